@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.tolerances import LOSSES
-from pytest_dsocr.report.payload import Number, number, of_number
+from pytest_dsocr.report.case_result import CaseResult, Number, number, of_number
 
 CONFIDENCE = 0.95
 
@@ -57,20 +57,20 @@ class Spending:
     """Name of the budget, and who allowed it."""
 
     @classmethod
-    def of(cls, cases: Sequence[Mapping[str, Any]]) -> Spending | None:
+    def of(cls, cases: Sequence[CaseResult]) -> Spending | None:
         """Sum up the cases of a run that have a budget; return None if no case has one."""
-        losses = {case["id"]: case["loss"] for case in cases if case.get("loss")}
+        losses = {case.id: case.loss for case in cases if case.loss}
         if not losses:
             return None
         first = next(iter(losses.values()))
-        allowed = first["allowed"]
-        kinds = {name: {case: number(one["lost"].get(name)) for case, one in losses.items()} for name in LOSSES}
-        measured = [name for name in LOSSES if all(name in one["lost"] for one in losses.values())]
+        allowed = first.allowed
+        kinds = {name: {case: number(one.lost.get(name)) for case, one in losses.items()} for name in LOSSES}
+        measured = [name for name in LOSSES if all(name in one.lost for one in losses.values())]
         found = [_spent(name, kinds[name], allowed.get(name)) for name in measured]
-        named = dict.fromkeys(stage for one in losses.values() for stage in one["stages"])
-        stages = {stage: fmean(number(one["stages"].get(stage)) for one in losses.values()) for stage in named}
+        named = dict.fromkeys(stage for one in losses.values() for stage in one.stages)
+        stages = {stage: fmean(number(one.stages.get(stage)) for one in losses.values()) for stage in named}
         unmeasured = [name for name in allowed if name not in measured]
-        return cls(len(losses), found, stages, unmeasured, first["origin"])
+        return cls(len(losses), found, stages, unmeasured, first.origin)
 
     @property
     def why_not(self) -> str:

@@ -17,8 +17,10 @@ from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.records.config import Level
-from pytest_dsocr.report.payload import Origin, RunPayload, of_run, picture_name
+from pytest_dsocr.report.case_result import picture_name
+from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.words import first_wrong, reference_in_words, rerun, subject_in_words
+from pytest_dsocr.report.worker_report import FailureOrigin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,19 +95,19 @@ def failure_text(
         root: folder that test ids are relative to; the working directory if left out.
     """
     level = report.exchange.answer.level if report else None
-    run = of_run(config, _answering(reference, report), level) if reference else None
+    run = RunSides.of(config, _answering(reference, report), level) if reference else None
     return "\n".join(_Failure(failing, report, config, run, rerun(nodeid, options, root)).lines)
 
 
-def cause_of(failing: Sequence[Comparison], report: CaseReport | None, config: Config) -> Origin:
+def cause_of(failing: Sequence[Comparison], report: CaseReport | None, config: Config) -> FailureOrigin:
     """Return why a test fails, judged by its whole case if it has one."""
     divergence, explanation = _divergence(failing, report), _explanation(report)
     proven = explanation is not None and explanation.is_proven
-    return {
-        "what": divergence.first.what if divergence else "",
-        "why": explanation.text if explanation and proven else "; ".join(_checks(failing, report, config)),
-        "mistakes": list(explanation.mistakes) if explanation and proven else [],
-    }
+    return FailureOrigin(
+        what=divergence.first.what if divergence else "",
+        why=explanation.text if explanation and proven else "; ".join(_checks(failing, report, config)),
+        mistakes=[*explanation.mistakes] if explanation and proven else [],
+    )
 
 
 def _checks(failing: Sequence[Comparison], report: CaseReport | None, config: Config) -> list[str]:
@@ -143,7 +145,7 @@ class _Failure:
     failing: Sequence[Comparison]
     report: CaseReport | None
     config: Config
-    run: RunPayload | None
+    run: RunSides | None
     again: str
 
     @property

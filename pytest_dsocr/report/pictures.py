@@ -35,7 +35,7 @@ from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.contract.markup import UNITS, Box, PixelBox, Span, parse, to_mmd, to_pixels
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.reference_result import InputsDigest, SpanSeen, spans_in
-from pytest_dsocr.report.payload import picture_name
+from pytest_dsocr.report.case_result import picture_name
 
 LARGEST_PX = (900, 1200)
 MOST_HEIGHT_PX = 24_000

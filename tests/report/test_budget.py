@@ -26,13 +26,13 @@ def loss(kl: float | str | None, pages: float = 0.0, allowed: Mapping[str, float
 
 
 def spending(*losses: dict[str, Any]) -> Spending:
-    found = Spending.of([{"id": f"page{k}", "loss": one} for k, one in enumerate(losses)])
+    found = Spending.of([case_payload(f"page{k}", loss=one) for k, one in enumerate(losses)])
     assert found is not None
     return found
 
 
 def test_without_a_budget_there_is_none() -> None:
-    assert Spending.of([{"id": "a", "loss": None}, {"id": "b"}]) is None
+    assert Spending.of([case_payload("a")]) is None
 
 
 def test_the_mean_counts_with_its_interval_and_the_worst_page() -> None:
@@ -78,5 +78,5 @@ def test_a_run_over_its_budget_fails_and_says_so_everywhere() -> None:
     assert "kl 0.025 (0 to 0.089), allowed 0.01; the most 0.03, on page1" in over.verdict
     shown = [line.text.strip() for line in Summary(over).lines]
     assert "kl by stage: sam 0.001, decoder 0.002" in shown
-    assert "| kl | 0.025 | 0 to 0.089 | 0.01 | 0.03 | page1 |" in markdown(over.to_json())
-    assert '<td class="WRONG">kl</td><td class="number">0.025</td>' in html(over.to_json())
+    assert "| kl | 0.025 | 0 to 0.089 | 0.01 | 0.03 | page1 |" in markdown(over.document)
+    assert '<td class="WRONG">kl</td><td class="number">0.025</td>' in html(over.document)

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, not_compared
 from pytest_dsocr.report.file import OF_PYTEST, Ending, read_result, write_json
 from pytest_dsocr.report.terminal import Summary
+from pytest_dsocr.report.worker_report import WorkerReport
 from pytest_dsocr.timing.statistics import Judgement
 from tests.markdown import table
 from tests.report.made import (
@@ -24,7 +26,6 @@ from tests.report.made import (
     SLOWER,
     WRONG,
     Ended,
-    Payload,
     case_payload,
     new_result,
     payload,
@@ -40,14 +41,14 @@ def test_cases_come_in_the_runs_order_each_once_whichever_worker_was_first() -> 
     sent = [payload(MATCH, case=case_payload(name, place=k)) for k, name in enumerate("cab")]
     for order in permutations(range(3)):
         made = result(*(("passed", sent[k]) for k in order), ("passed", sent[0]))
-        assert [case["id"] for case in made.cases] == ["c", "a", "b"]
+        assert [case.id for case in made.cases] == ["c", "a", "b"]
 
 
 def test_of_workers_that_disagree_about_a_case_the_graver_one_counts() -> None:
     reports = [case_payload("a"), case_payload("a", WRONG, verdict="WRONG", passes=False)]
     for both in (reports, reports[::-1]):
         made = result(*(("passed", payload(MATCH, case=one)) for one in both))
-        assert [case["verdict"] for case in made.cases] == ["WRONG"]
+        assert [case.verdict for case in made.cases] == ["WRONG"]
 
 
 def test_pytest_is_to_fail_where_what_was_promised_is_not_compared() -> None:
@@ -71,10 +72,10 @@ def test_the_largest_drift_is_of_a_suite_that_is_named() -> None:
 # One test.
 
 
-def report(when: Any, outcome: Any, carried: Payload | None) -> pytest.TestReport:
+def report(when: Any, outcome: Any, carried: WorkerReport | None) -> pytest.TestReport:
     sent = pytest.TestReport("test.py::test", ("test.py", 1, "test"), {}, outcome, None, when)
     if carried is not None:
-        vars(sent)["dsocr"] = carried
+        vars(sent)["dsocr"] = to_builtins(carried)
     return sent
 
 
