@@ -37,7 +37,8 @@ from pytest_dsocr.reference.protocol import OnProgress, Reference
 from pytest_dsocr.reference.recorded_case import CUT
 from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.parts import COMPARING
-from pytest_dsocr.report.pictures import draw, side_folder, write_sides
+from pytest_dsocr.report.pictures import draw
+from pytest_dsocr.report.side_files import side_folder, write_sides
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.run.substitution import substitute
 from pytest_dsocr.subjects.calls import current

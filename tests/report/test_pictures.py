@@ -30,8 +30,8 @@ from pytest_dsocr.report.pictures import (
     RED,
     draw,
     side_by_side,
-    write_sides,
 )
+from pytest_dsocr.report.side_files import write_sides
 from tests.compare.made import OUTPUT
 from tests.report.made import LIMITS, MATCH, exchange, new_result, report
 
