@@ -138,8 +138,9 @@ PARTS = Format(_Parts, RESULTS.advice)
 """Format of the values that other modules define, as far as they are read again."""
 
 
-def check(result: Mapping[str, Any], where: str | PathLike[str]) -> None:
-    """Check the JSON values of a finished run; raise ``DsocrError`` if a field is missing or wrong."""
+def finished(result: Mapping[str, Any], where: str | PathLike[str]) -> RunJson:
+    """Return a finished run from its JSON values; raise ``DsocrError`` if a field is missing or wrong."""
     found = RESULTS.convert(result, where)
     settings = found.run.settings if found.run else None
     PARTS.convert({"settings": settings, "budget": found.budget, "perf": found.perf}, where)
+    return found

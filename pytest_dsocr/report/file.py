@@ -255,9 +255,9 @@ def read_result(
     if head.status == FINISHED and is_changed:
         raise ChangedError(f"{path} {NOT_WRITTEN}")
     if head.status == FINISHED:
-        from pytest_dsocr.report.document import check
+        from pytest_dsocr.report.document import finished
 
-        check(result, path)
+        finished(result, path)
     return result
 
 

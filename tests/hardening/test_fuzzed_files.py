@@ -40,6 +40,7 @@ from pytest_dsocr.reference.nearest import read_facts
 from pytest_dsocr.reference.recorded_case import RecordedCase
 from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.report.difference import difference, lines
+from pytest_dsocr.report.document import finished
 from pytest_dsocr.report.file import read_result, write_json
 from pytest_dsocr.timing.baseline import Baseline, find
 from pytest_dsocr.timing.identity import title_of
@@ -95,7 +96,8 @@ def _result(folder: Path) -> Path:
 
 def _read_result(path: Path) -> None:
     found = read_result(path)
-    assert [*lines(difference(found, found), found, found)]
+    decoded = finished(found, path)
+    assert [*lines(difference(decoded, decoded), decoded, decoded)]
     for night in record.of_runs([("run", found)]):
         assert [*page.lines([record.NIGHTS.read(record.add(path.parent / "nights", night))], [])]
     scoreboard.KEPT.read(scoreboard.keep(path.parent / "kept", scoreboard.ScoreboardEntry.of(found, "it", "It", "1")))
