@@ -10,7 +10,8 @@ from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.base.reading import Format
 from pytest_dsocr.history import page, record
 from pytest_dsocr.history import scoreboard as board
-from pytest_dsocr.report.difference import DiffStatus, difference, lines, markdown
+from pytest_dsocr.report.difference import DiffStatus, difference
+from pytest_dsocr.report.difference_lines import lines, markdown
 from pytest_dsocr.report.document import finished
 from pytest_dsocr.report.file import read_result
 

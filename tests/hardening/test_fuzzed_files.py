@@ -39,7 +39,8 @@ from pytest_dsocr.reference.drift import drifts, read_json
 from pytest_dsocr.reference.nearest import read_facts
 from pytest_dsocr.reference.recorded_case import RecordedCase
 from pytest_dsocr.reference.recording import Recording
-from pytest_dsocr.report.difference import difference, lines
+from pytest_dsocr.report.difference import difference
+from pytest_dsocr.report.difference_lines import lines
 from pytest_dsocr.report.document import finished
 from pytest_dsocr.report.file import read_result, write_json
 from pytest_dsocr.timing.baseline import Baseline, find

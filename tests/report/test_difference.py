@@ -15,10 +15,8 @@ from pytest_dsocr.report.difference import (
     ResultChange,
     ResultDifference,
     difference,
-    lines,
-    markdown,
-    verdict,
 )
+from pytest_dsocr.report.difference_lines import lines, markdown, verdict
 from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.timing.statistics import Judgement, TimingVerdict
 from tests.report.made import (
