@@ -179,7 +179,7 @@ USUAL = "as usual"
 
 def _limits(result: RunJson, run: RunSides) -> dict[str, Any]:
     """Return every choice that decides verdicts, by name; other choices have their usual value."""
-    lost, settings = result.budget["lost"] if result.budget else (), run.settings
+    lost, settings = result.budget.lost if result.budget else (), run.settings
     return {
         **{name: getattr(run, name) for name in DECIDING},
         **{f"slower {name}": most for name, most in settings["max_slowdown"].items()},
@@ -187,7 +187,7 @@ def _limits(result: RunJson, run: RunSides) -> dict[str, Any]:
         **settings["tolerances"],
         **{name: one.allowed for name, one in result.looser.items()},
         **{f"budget {name}": most for name, most in settings["quantization_budget"].items()},
-        **{f"budget {one['name']}": one["allowed"] for one in lost if one["allowed"] is not None},
+        **{f"budget {one.name}": one.allowed for one in lost if one.allowed is not None},
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 from msgspec import Struct
 
 from pytest_dsocr.base.reading import Count, Finite, Format, Identity, Ratio, Time
+from pytest_dsocr.report.budget import Spending
 from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.causes import FailureCause
 from pytest_dsocr.report.file import Ending, ResultHead
@@ -65,8 +66,7 @@ class RunJson(ResultHead, kw_only=True, frozen=True):
     compression: dict[str, int | float] | None
     readings: str
     looser: dict[str, Looser]
-    budget: dict[str, Any] | None
-    """Result of :meth:`~pytest_dsocr.report.budget.Spending.to_json`."""
+    budget: Spending | None
     left: Deselection
     perf: dict[str, Any] | None
     """Result of :meth:`~pytest_dsocr.timing.run.PerfRun.to_json`."""
@@ -91,15 +91,6 @@ class _Settings(TypedDict):
     max_slowdown: dict[str, Finite]
     max_new_tokens: Count | None
     repeat: Count
-
-
-class _Loss(TypedDict):
-    name: str
-    allowed: Finite | None
-
-
-class _Budget(TypedDict):
-    lost: list[_Loss]
 
 
 class _Judgement(TypedDict):
@@ -129,7 +120,6 @@ class _Perf(TypedDict):
 
 class _Parts(TypedDict):
     settings: _Settings | None
-    budget: _Budget | None
     perf: _Perf | None
 
 
@@ -142,5 +132,5 @@ def finished(result: Mapping[str, Any], where: str | PathLike[str]) -> RunJson:
     """Return a finished run from its JSON values; raise ``DsocrError`` if a field is missing or wrong."""
     found = RESULTS.convert(result, where)
     settings = found.run.settings if found.run else None
-    PARTS.convert({"settings": settings, "budget": found.budget, "perf": found.perf}, where)
+    PARTS.convert({"settings": settings, "perf": found.perf}, where)
     return found

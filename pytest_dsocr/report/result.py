@@ -144,7 +144,7 @@ class RunResult(RunTotals):
             compression=compression_of(self.cases),
             readings=readings_in_words(self.cases),
             looser=self.looser,
-            budget=spending.to_json() if (spending := self.spending) else None,
+            budget=self.spending,
             left=replace(self.left, not_compared=[*self.not_compared]),
             perf=self.perf,
             elapsed=[self.elapsed[name] for name in sorted(self.elapsed)],

@@ -109,10 +109,10 @@ def _wrong(result: RunJson) -> Iterator[tuple[str, ...]]:
 
 def _lost(result: RunJson) -> Iterator[tuple[str, ...]]:
     """Yield a row for each loss, if a budget is set."""
-    for one in result.budget["lost"] if result.budget else ():
-        interval = " to ".join(map(two_digits, one["interval"] or ()))
-        allowed = "no limit" if one["allowed"] is None else two_digits(one["allowed"])
-        yield one["name"], two_digits(one["mean"]), interval, allowed, two_digits(one["worst"]), one["where"]
+    for one in result.budget.lost if result.budget else ():
+        interval = " to ".join(map(two_digits, one.interval or ()))
+        allowed = "no limit" if one.allowed is None else two_digits(one.allowed)
+        yield one.name, two_digits(one.mean), interval, allowed, two_digits(one.worst), one.where
 
 
 def _slower(result: RunJson) -> Iterator[tuple[str, ...]]:

@@ -37,8 +37,8 @@ def test_without_a_budget_there_is_none() -> None:
 
 def test_the_mean_counts_with_its_interval_and_the_worst_page() -> None:
     found = spending(loss(0.002), loss(0.004), loss(0.012))
-    kl, pages = found.spent
-    assert (kl.worst, kl.where, kl.is_over) == (0.012, "page2", False)
+    kl, pages = found.lost
+    assert (kl.worst, kl.where, kl.over) == (0.012, "page2", False)
     assert kl.mean == pytest.approx(0.006)
     assert kl.interval == pytest.approx((0.0, 0.006 + 4.3027 * 0.0030551), rel=1e-3)  # Student's t with 2 degrees
     assert pages.interval == pytest.approx((0.0, 0.7076), rel=1e-3)
@@ -47,7 +47,7 @@ def test_the_mean_counts_with_its_interval_and_the_worst_page() -> None:
 
 
 def test_thirty_pages_without_a_loop_cannot_exclude_one_in_nine() -> None:
-    assert spending(*[loss(0.0)] * 30).spent[1].interval == pytest.approx((0.0, 0.1157), rel=1e-3)
+    assert spending(*[loss(0.0)] * 30).lost[1].interval == pytest.approx((0.0, 0.1157), rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from msgspec import convert
 from syrupy.assertion import SnapshotAssertion
 
+from pytest_dsocr.report.budget import Spending, Spent
 from pytest_dsocr.report.difference import (
     ChangeKind,
     DiffStatus,
@@ -148,6 +149,7 @@ def test_other_references_runs_of_nothing_and_other_cases_are_not_comparable() -
 
 
 LIMITED = night(*GOOD)["run"]
+SPENDING = Spending(1, "a budget", [Spent("characters", 0.0, None, 0.0, "a", 0.08, over=False)], {}, [])
 
 
 def limited(**settings: Any) -> dict[str, Any]:
@@ -165,7 +167,7 @@ def limited(**settings: Any) -> dict[str, Any]:
         (limited(repeat=2), "repeat"),
         ({"run": {**LIMITED, "dtype": "bfloat16"}}, "dtype"),
         ({"looser": {"seam": {"allowed": 1.0, "usual": 1e-4, "by": "", "tests": 1}}}, "seam"),
-        ({"budget": {"lost": [{"name": "characters", "allowed": 0.08}]}}, "budget characters"),
+        ({"budget": SPENDING}, "budget characters"),
     ],
 )
 @pytest.mark.parametrize("reverse", [False, True])
