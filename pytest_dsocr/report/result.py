@@ -5,9 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import starmap
-from typing import Any
 
-from msgspec import to_builtins
 from msgspec.structs import replace
 
 import pytest_dsocr
@@ -161,11 +159,6 @@ class RunResult(RunTotals):
             cases=self.cases,
             tests=[test.judged(self.options, self.root) for test in self.tests.values()],
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the whole result as JSON values."""
-        found: dict[str, Any] = to_builtins(self.document)
-        return found
 
 
 def _cases_in_words(listed_cases: Sequence[Sequence[str]], left: Sequence[str]) -> Iterator[str]:

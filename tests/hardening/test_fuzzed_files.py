@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from pytest_dsocr.adapters.command import options_of
 from pytest_dsocr.base.errors import DsocrError
@@ -91,8 +92,8 @@ def _result(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     made = result(("passed", payload(MATCH, case=case_payload("a", MATCH), run=run_payload())), SLOWER)
     judgement = Judgement("decode", TimingVerdict.SAME, 10.0, 10.0, 1.0, 0.99, 1.01, 0.05, 24, 24)
-    perf = PerfRun(TIMES, (judgement,)).to_json()
-    return write_json(folder, {**made.to_json(), "perf": {**perf, "baseline": {"made": "2026-11-01", "commit": ""}}})
+    perf = {**PerfRun(TIMES, (judgement,)).to_json(), "baseline": {"made": "2026-11-01", "commit": ""}}
+    return write_json(folder, structs.replace(made.document, perf=perf))
 
 
 def _read_result(path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.history import record
@@ -198,7 +198,8 @@ def passing(pages: Sequence[str] = (), loss: dict[str, Any] | None = None, **run
     sides: Any = {"case": case_payload("a", loss=loss), "run": run_payload(**run)}
     made = result(("passed", structs.replace(first, **sides)), ("passed", structs.replace(second, **sides)))
     made.left = Deselection(listed=[(page, f"{page}.png", "tiny", "free") for page in pages])
-    return made.to_json()
+    found: dict[str, Any] = to_builtins(made.document)
+    return found
 
 
 OF_SHARD = passing(shard="1/2", given_by={"shard": "DSOCR_SHARD"})

@@ -141,7 +141,7 @@ def night(*tests: Ended, **changes: Any) -> dict[str, Any]:
     first, *others = tests
     made = result((first[0], structs.replace(first[1], run=run_payload())), *others)
     made.plan.exit_status = int(bool(made.failing))
-    return {**made.to_json(), **to_builtins(changes)}
+    return {**to_builtins(made.document), **to_builtins(changes)}
 
 
 RIGHT_CLIP = replace(WRONG, verdict=MATCH.verdict, measured="all")

@@ -74,7 +74,7 @@ def test_a_run_over_its_budget_fails_and_says_so_everywhere() -> None:
     assert run(loss(0.002)).verdict == f"passes within {ORIGIN}: kl 0.002 of 0.01, pages 0 of 0"
     assert run(loss(None)).verdict == f"passes within {ORIGIN}: pages 0 of 0, kl not measured"
     over = run(loss(0.02), loss(0.03))
-    assert (over.fails, str(over.ended_as), over.to_json()["passes"]) == (True, "wrong", False)
+    assert (over.fails, str(over.ended_as), over.document.passes) == (True, "wrong", False)
     assert "kl 0.025 (0 to 0.089), allowed 0.01; the most 0.03, on page1" in over.verdict
     shown = [line.text.strip() for line in Summary(over).lines]
     assert "kl by stage: sam 0.001, decoder 0.002" in shown

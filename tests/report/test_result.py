@@ -12,6 +12,7 @@ import pytest
 from msgspec import to_builtins
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, not_compared
+from pytest_dsocr.report.document import finished
 from pytest_dsocr.report.file import OF_PYTEST, Ending, read_result, write_json
 from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.worker_report import WorkerReport
@@ -114,8 +115,8 @@ def test_a_test_that_is_run_again_is_distinguished_from_one_that_passed(
     made.plan.exit_status = 0
     for outcome in outcomes:
         made.add("a", outcome, payload(WRONG if outcome == "rerun" else MATCH))
-    [test] = made.to_json()["tests"]
-    assert (test["outcome"], made.verdict, len(test["comparisons"])) == (ended, verdict, 1)
+    [test] = made.document.tests
+    assert (test.outcome, made.verdict, len(test.comparisons)) == (ended, verdict, 1)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ def test_known_failures_are_distinguished_from_skips(came: Any, compared: Compar
 def test_the_gravest_of_its_tests_counts(tests: Sequence[Ended], ending: Ending) -> None:
     made = result(*tests)
     made.plan.exit_status = int(bool(made.failing))
-    assert made.ended_as == made.to_json()["ended_as"] == ending
+    assert made.ended_as == made.document.ended_as == ending
 
 
 @pytest.mark.parametrize(("status", "ending"), [*OF_PYTEST.items(), (77, Ending.WRONG)])
@@ -183,8 +184,9 @@ def test_the_json_file_is_the_result(tmp_path: Path) -> None:
     made = result(
         ("passed", payload(MATCH, DRIFT, case=case_payload("a", MATCH, DRIFT), run=run_payload())), BAD, SLOWER, LOST
     )
-    read = json.loads(write_json(tmp_path, made.to_json()).read_text(encoding="utf-8"))
-    assert read == json.loads(json.dumps(made.to_json(), allow_nan=False)) == read_result(tmp_path)
+    read = json.loads(write_json(tmp_path, made.document).read_text(encoding="utf-8"))
+    assert read == read_result(tmp_path)
+    assert finished(read, tmp_path) == made.document
     assert (read["format"], read["status"], read["passes"], read["comparisons"]) == (2, "finished", False, 4)
     assert read["counts"] == {"WRONG": 2, "TIE-FLIP": 0, "DRIFT": 1, "MATCH": 1, "NOT-COMPARED": 0}
     assert read["run"]["provenance"]["vendor_sha256"]
