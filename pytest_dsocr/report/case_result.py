@@ -104,6 +104,16 @@ class RepeatedReadings(Struct, frozen=True):
     """The wrong ones, counted from 1."""
 
 
+class OutsideLimits(Struct, frozen=True):
+    """A comparison beyond the run's own limits in a case whose tests passed."""
+
+    what: str
+    verdict: Verdict
+    measured: str
+    allowed_by: list[str]
+    """Tests with limits that allow it; empty if no test of the run checks it."""
+
+
 class CaseResult(Struct, kw_only=True, frozen=True):
     """A case: judged under the run's own limits by the worker, and then by its tests."""
 
@@ -213,16 +223,6 @@ class CaseResult(Struct, kw_only=True, frozen=True):
             comparisons=[ComparisonResult.of(one) for one in report.comparisons],
             cost=cost,
         )
-
-
-class OutsideLimits(Struct, frozen=True):
-    """A comparison beyond the run's own limits in a case whose tests passed."""
-
-    what: str
-    verdict: Verdict
-    measured: str
-    allowed_by: list[str]
-    """Tests with limits that allow it; empty if no test of the run checks it."""
 
 
 def _loss(report: CaseReport) -> PageLoss | None:
