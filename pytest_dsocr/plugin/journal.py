@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 if TYPE_CHECKING:
     from pytest_dsocr.compare.verdict import Comparison
     from pytest_dsocr.report.worker_report import JournalEntry
@@ -42,6 +40,8 @@ class Journal:
             sys.stderr.write(f"dsocr: {test} compared after the end of the run, whose result is written\n")
             sys.stderr.flush()
             os._exit(1)
+        import msgspec
+
         from pytest_dsocr.report.case_result import ComparisonResult
         from pytest_dsocr.report.worker_report import JournalEntry
 
@@ -52,7 +52,10 @@ class Journal:
     @property
     def entries(self) -> list[JournalEntry]:
         """All entries so far."""
+        if not self.path.exists():
+            return []
+        import msgspec
+
         from pytest_dsocr.report.worker_report import JournalEntry
 
-        lines = self.path.read_bytes().splitlines() if self.path.exists() else ()
-        return [msgspec.json.decode(line, type=JournalEntry) for line in lines]
+        return [msgspec.json.decode(line, type=JournalEntry) for line in self.path.read_bytes().splitlines()]
