@@ -11,7 +11,9 @@ from pytest_dsocr.base.reading import Format
 from pytest_dsocr.history import page, record
 from pytest_dsocr.history import scoreboard as board
 from pytest_dsocr.history.bench import night_of_bench
-from pytest_dsocr.report.difference import DiffStatus, difference, lines, markdown
+from pytest_dsocr.report.difference import DiffStatus, difference
+from pytest_dsocr.report.difference_lines import lines, markdown
+from pytest_dsocr.report.document import finished
 from pytest_dsocr.report.file import read_result
 
 MARKDOWN = Format(str, "name another --into")
@@ -31,13 +33,9 @@ def diff(options: Namespace) -> Iterator[str]:
         DsocrError: if a result is unreadable or unfinished, or the Markdown cannot be written.
     """
     options.status = DiffStatus.NOT_COMPARABLE
-    old, new = read_result(options.old), read_result(options.new)
-    try:
-        found = difference(old, new)
-        shown, page = [*lines(found, old, new)], markdown(found, old, new)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        damage = f"{type(error).__name__}: {error}"
-        raise DsocrError(f"{options.old} or {options.new} is damaged ({damage}); run the suites again") from error
+    old, new = (finished(read_result(place), place) for place in (options.old, options.new))
+    found = difference(old, new)
+    shown, page = [*lines(found, old, new)], markdown(found, old, new)
     options.status = 0  # of a file that cannot be written
     if options.markdown:
         write_whole(options.markdown, page.encode("utf-8", "replace"))

@@ -19,8 +19,8 @@ from pytest_dsocr.base.words import HASH_CHARACTERS, plain
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.models import STAGES as ALL_STAGES
 from pytest_dsocr.report import views
+from pytest_dsocr.report.case_result import number
 from pytest_dsocr.report.file import Ending
-from pytest_dsocr.report.payload import number
 
 STAGES = {
     "ids": "input_ids|images_seq_mask",

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 from xdist.scheduler import LoadScopeScheduling
 
 from pytest_dsocr.models import PRESET_NAMES, PROMPT_NAMES
-from pytest_dsocr.report.payload import TestPayload
+from pytest_dsocr.report.case_result import Fault
 from pytest_dsocr.report.plan import DIED
+from pytest_dsocr.report.worker_report import WorkerReport
 
 CASE = re.compile(
     rf"\[(?P<case>.+-(?:{'|'.join(PRESET_NAMES)})-(?:{'|'.join(PROMPT_NAMES)}|prompt_[0-9a-f]{{8}}))[-\]]"
@@ -88,9 +90,4 @@ def report_lost(scheduler: Any, crashitem: str, report: pytest.TestReport) -> It
 
 
 def _attach_fault(report: pytest.TestReport, case: str | None, why: str) -> None:
-    payload: TestPayload = {
-        "comparisons": [],
-        "fault": {"case": case, "stage": None, "why": why, "infrastructure": False},
-        "promised": True,
-    }
-    vars(report)["dsocr"] = payload
+    vars(report)["dsocr"] = to_builtins(WorkerReport(fault=Fault(case, None, why, infrastructure=False)))

@@ -102,12 +102,13 @@ class Check:
 
     def _failure(self, failing: list[Comparison], report: CaseReport | None) -> BaseException:
         from pytest_dsocr.plugin.config import typed_options
-        from pytest_dsocr.report.failure import cause_of, failure_text
+        from pytest_dsocr.report.failure import TestFailure
+        from pytest_dsocr.report.words import rerun
 
-        options, root = typed_options(self.item.config), self.item.config.rootpath
-        sides = (report, self.config, self.item.nodeid, self.reference)
-        failure = pytest.fail.Exception(failure_text(failing, *sides, options, root), pytrace=False)
-        vars(failure)["dsocr"] = cause_of(failing, report, self.config)
+        made = TestFailure(failing, report, self.config)
+        again = rerun(self.item.nodeid, typed_options(self.item.config), self.item.config.rootpath)
+        failure = pytest.fail.Exception(made.text(self.reference, again), pytrace=False)
+        vars(failure)["dsocr"] = made.origin
         return failure
 
 

@@ -12,7 +12,7 @@ from pytest_dsocr.plugin.stash import CASES, CONFIG, ELAPSED
 from pytest_dsocr.report.parts import COLLECTING, STARTING, TESTS, WAITING
 
 if TYPE_CHECKING:
-    from pytest_dsocr.report.payload import ElapsedPayload
+    from pytest_dsocr.report.worker_report import ProcessTimes
 
 
 class RunElapsed(Elapsed):
@@ -42,14 +42,16 @@ class RunElapsed(Elapsed):
             return (yield)
 
 
-def elapsed_so_far(config: pytest.Config) -> ElapsedPayload:
+def elapsed_so_far(config: pytest.Config) -> ProcessTimes:
     """Return the elapsed time of this process by part, its worker and its device."""
+    from pytest_dsocr.report.worker_report import ProcessTimes
+
     elapsed = config.stash[ELAPSED]
     elapsed.settle()
-    return {
-        "worker": getattr(config, "workerinput", {}).get("workerid", ""),
-        "device": config.stash[CONFIG].device,
-        "cases": len(config.stash.get(CASES, {})),
-        "elapsed_s": elapsed.elapsed_s,
-        "seconds": dict(elapsed.seconds),
-    }
+    return ProcessTimes(
+        worker=getattr(config, "workerinput", {}).get("workerid", ""),
+        device=config.stash[CONFIG].device,
+        cases=len(config.stash.get(CASES, {})),
+        elapsed_s=elapsed.elapsed_s,
+        seconds=dict(elapsed.seconds),
+    )

@@ -135,13 +135,13 @@ def _dsocr_compared(
 
     def compare() -> CaseReport:
         from pytest_dsocr.plugin.loading import waiting_for
-        from pytest_dsocr.report.payload import of_run
+        from pytest_dsocr.report.run_sides import RunSides
         from pytest_dsocr.run.case import run_case
         from pytest_dsocr.subjects.protocol import level_of
         from pytest_dsocr.subjects.readings import read_again
 
         reported = _reported(request, dsocr_config)
-        request.config.stash[RUN] = of_run(reported, dsocr_reference, level_of(dsocr_subject))
+        request.config.stash[RUN] = RunSides.of(reported, dsocr_reference, level_of(dsocr_subject))
         named = request.config.stash.get(NAMED, None)
         place = named.good.index(dsocr_case) if named and dsocr_case in named.good else 0
         elapsed = request.config.stash[ELAPSED]
@@ -151,8 +151,8 @@ def _dsocr_compared(
                 shown = waiting.enter_context(waiting_for(f"{times} readings of {dsocr_case.id}", request.config))
                 cases = named.good if named else ()
                 again = partial(read_again, dsocr_subject, dsocr_case, cases, times, shown.on_progress)
-            report, payload = run_case(dsocr_case, place, *sides, reported, elapsed, _dsocr_resources, again)
-        request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
+            report, result = run_case(dsocr_case, place, *sides, reported, elapsed, _dsocr_resources, again)
+        request.config.stash.setdefault(CASES, {})[dsocr_case.id] = result
         return report
 
     report: CaseReport = _dsocr_kept.get(COMPARED, compare, dsocr_case, dsocr_subject, dsocr_reference)

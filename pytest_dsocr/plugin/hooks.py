@@ -198,14 +198,21 @@ def pytest_testnodedown(node: Any) -> None:
     sent = getattr(node, "workeroutput", {})
     node.config.stash[stash.UNMATCHED] = sent.get("dsocr_unmatched", [])
     if left := sent.get("dsocr_left"):  # each worker collects everything
-        node.config.stash[stash.DESELECTED] = left
+        from msgspec import convert
+
+        from pytest_dsocr.report.worker_report import Deselection
+
+        node.config.stash[stash.DESELECTED] = convert(left, Deselection)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Send the ledger's unmatched lines and the deselected tests from a worker to the controller."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["dsocr_unmatched"] = session.config.stash.get(stash.UNMATCHED, [])
-        session.config.workeroutput["dsocr_left"] = session.config.stash.get(stash.DESELECTED, None)
+        if left := session.config.stash.get(stash.DESELECTED, None):
+            from msgspec import to_builtins
+
+            session.config.workeroutput["dsocr_left"] = to_builtins(left)
 
 
 def _only_shows(typed: Any) -> bool:

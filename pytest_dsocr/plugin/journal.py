@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.verdict import Comparison
-    from pytest_dsocr.report.payload import Entry
+    from pytest_dsocr.report.worker_report import JournalEntry
 
 
 class Journal:
@@ -41,14 +40,22 @@ class Journal:
             sys.stderr.write(f"dsocr: {test} compared after the end of the run, whose result is written\n")
             sys.stderr.flush()
             os._exit(1)
-        from pytest_dsocr.report.payload import of_comparison
+        import msgspec
 
-        found = [of_comparison(one) for one in made]
-        entry: Entry = {"test": test, "attempt": attempt, "comparisons": found, "expected": expected}
+        from pytest_dsocr.report.case_result import ComparisonResult
+        from pytest_dsocr.report.worker_report import JournalEntry
+
+        entry = JournalEntry(test, attempt, [ComparisonResult.of(one) for one in made], expected)
         with self.path.open("ab", buffering=0) as file:
-            file.write(json.dumps(entry).encode() + b"\n")
+            file.write(msgspec.json.encode(entry) + b"\n")
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         """All entries so far."""
-        return [*map(json.loads, self.path.read_bytes().splitlines())] if self.path.exists() else []
+        if not self.path.exists():
+            return []
+        import msgspec
+
+        from pytest_dsocr.report.worker_report import JournalEntry
+
+        return [msgspec.json.decode(line, type=JournalEntry) for line in self.path.read_bytes().splitlines()]

@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterable
 
 import pytest
+from msgspec import to_builtins
 
 from pytest_dsocr.base.errors import OF_MESSAGE, DsocrError, bounded, message_of, traced
 from pytest_dsocr.base.words import COLUMNS, count, fit
@@ -12,9 +13,10 @@ from pytest_dsocr.plugin.elapsed import elapsed_so_far
 from pytest_dsocr.plugin.markers import is_ours
 from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, RUN
 from pytest_dsocr.records.names import ComparisonKind
+from pytest_dsocr.report.case_result import ComparisonResult, Fault
 from pytest_dsocr.report.ci import PREFIX, of_test
 from pytest_dsocr.report.outcomes import TestResult, outcome_of, reason_of
-from pytest_dsocr.report.payload import TestPayload, of_comparison, of_fault
+from pytest_dsocr.report.worker_report import WorkerReport
 from pytest_dsocr.subjects.loading import ENGINE
 from pytest_dsocr.subjects.protocol import NotOfferedError
 from pytest_dsocr.timing.baseline import NoBaselineError
@@ -103,11 +105,11 @@ def _may_compare_last(item: pytest.Item) -> bool:
 
 
 def _attach(item: pytest.Item, error: BaseException | None, report: pytest.TestReport) -> None:
-    payload = _payload(item, error, report)
+    sent = _sent(item, error, report)
     if check := item.stash.get(CHECK, None):
         check.reported = len(check.made)
-    vars(report)["dsocr"] = payload  # xdist sends on whatever a report holds
-    _add_properties(item, report, payload, _case_id(item))
+    vars(report)["dsocr"] = to_builtins(sent)  # xdist sends on whatever a report holds
+    _add_properties(item, report, sent, _case_id(item))
 
 
 def _report_error(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
@@ -148,33 +150,29 @@ def _fail(report: pytest.TestReport, why: str) -> None:
     vars(report).pop("wasxfail", None)
 
 
-def _payload(item: pytest.Item, error: BaseException | None, report: pytest.TestReport) -> TestPayload:
-    check, case_id = item.stash.get(CHECK, None), _case_id(item)
-    payload: TestPayload = {
-        "case": item.config.stash.get(CASES, {}).get(case_id),
-        "comparisons": [of_comparison(one) for one in check.made] if check else [],
-        "looser": check.looser | _slower(check.made, item.config) if check else {},
-        "left_out": item.stash.get(LEFT_OUT, None) or _declared(item, report),
-        "of_case": case_id,
-        "notes": [*item.config.stash.get(NOTES, ())],
-        "cause": getattr(error, "dsocr", None),
-        "refused": getattr(error, "refused", ""),
-        "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
-        "elapsed": elapsed_so_far(item.config),
-        "reason": message_of(error) if isinstance(error, DsocrError) else _reason(report),
-    }
-    if isinstance(error, DsocrError) and LEFT_OUT not in item.stash:
-        payload["fault"] = of_fault(error, case_id or None)
-    if perf := item.config.stash.get(PERF, None):
-        payload["perf"] = perf
-    if run := item.config.stash.get(RUN, None):
-        payload["run"] = run
-    return payload
+def _sent(item: pytest.Item, error: BaseException | None, report: pytest.TestReport) -> WorkerReport:
+    check, case_id, is_ours = item.stash.get(CHECK, None), _case_id(item), isinstance(error, DsocrError)
+    return WorkerReport(
+        case=item.config.stash.get(CASES, {}).get(case_id),
+        comparisons=[ComparisonResult.of(one) for one in check.made] if check else [],
+        looser=check.looser | _slower(check.made, item.config) if check else {},
+        left_out=item.stash.get(LEFT_OUT, None) or _declared(item, report),
+        of_case=case_id,
+        notes=[*item.config.stash.get(NOTES, ())],
+        cause=getattr(error, "dsocr", None),
+        refused=getattr(error, "refused", ""),
+        promised="dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
+        elapsed=elapsed_so_far(item.config),
+        reason=message_of(error) if error and is_ours else _reason(report),
+        fault=Fault.of(error, case_id or None) if error and is_ours and LEFT_OUT not in item.stash else None,
+        perf=item.config.stash.get(PERF, None),
+        run=item.config.stash.get(RUN, None),
+    )
 
 
-def _add_properties(item: pytest.Item, report: pytest.TestReport, payload: TestPayload, case: str) -> None:
+def _add_properties(item: pytest.Item, report: pytest.TestReport, sent: WorkerReport, case: str) -> None:
     """Give a test its properties, in the place of those of an earlier phase or try; its later reports have them too."""
-    found = TestResult(item.nodeid, outcome_of(report), payload=payload)
+    found = TestResult(item.nodeid, outcome_of(report), sent=sent)
     others = [one for one in item.user_properties if not one[0].startswith(PREFIX)]
     item.user_properties[:] = [*others, *of_test(found, case, item.config.stash.get(RUN, None))]
     report.user_properties = list(item.user_properties)

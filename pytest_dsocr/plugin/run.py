@@ -182,7 +182,7 @@ class Run:
         if self._result is not None:
             from pytest_dsocr.report.ci import append_summary
 
-            if problem := append_summary(self._result.to_json()):
+            if problem := append_summary(self._result.document):
                 sys.stderr.write(f"dsocr: {problem}\n")
 
     @property
@@ -241,7 +241,7 @@ class Run:
         from pytest_dsocr.report.views import write_index, write_summary
 
         try:
-            result = self.result.to_json()
+            result = self.result.document
             page, summary = write_index(result, out), write_summary(result, out)
             self.written = [str(write_json(out, result, self.config.stash.get(WITNESS, None))), str(page), str(summary)]
         except DsocrError as error:

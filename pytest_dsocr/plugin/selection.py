@@ -14,8 +14,8 @@ from pytest_dsocr.plugin.markers import arguments_of, is_ours
 from pytest_dsocr.plugin.options import OPTIONS, PREFIX, value_of
 from pytest_dsocr.plugin.stash import COLLECTED, CONFIG, NAMED, NOTES, UNMATCHED
 from pytest_dsocr.plugin.xfails import read_ledger
-from pytest_dsocr.report.payload import LeftPayload
 from pytest_dsocr.report.words import ON_REQUEST
+from pytest_dsocr.report.worker_report import Deselection
 
 if TYPE_CHECKING:
     from pytest_dsocr.records.case import Case
@@ -27,20 +27,20 @@ MOST_NAMES = 100
 """Most tests to name."""
 
 
-def deselected(session: pytest.Session) -> LeftPayload:
+def deselected(session: pytest.Session) -> Deselection:
     """Return our tests that are deselected, except those that our own options leave out."""
     named = session.config.stash.get(NAMED, None)
     found, kept = session.config.stash.get(COLLECTED, {}), {item.nodeid for item in session.items}
     names = [name for name in found if name not in kept]
     values = {flag: getattr(session.config.option, name, None) for name, flag in SELECTING.items()}
     by = [flag if value is True else f"{flag} {value}" for flag, value in values.items() if value]
-    return {
-        "tests": len(names),
-        "of": len(found),
-        "by": by if names else [],
-        "names": names[:MOST_NAMES],
-        "listed": [*map(_listed, named.good)] if named else [],
-    }
+    return Deselection(
+        tests=len(names),
+        of=len(found),
+        by=by if names else [],
+        names=names[:MOST_NAMES],
+        listed=[*map(_listed, named.good)] if named else [],
+    )
 
 
 def _listed(case: Case) -> tuple[str, str, str, str]:

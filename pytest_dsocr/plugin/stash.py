@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from pytest_dsocr.plugin.check import Check
     from pytest_dsocr.plugin.journal import Journal
     from pytest_dsocr.records.config import Config
+    from pytest_dsocr.report.case_result import CaseResult
     from pytest_dsocr.report.file import RunIdentity
-    from pytest_dsocr.report.payload import CasePayload, LeftPayload, RunPayload
+    from pytest_dsocr.report.run_sides import RunSides
+    from pytest_dsocr.report.worker_report import Deselection
 
 
 CONFIG: pytest.StashKey[Config] = pytest.StashKey()
@@ -30,11 +32,11 @@ NAMED: pytest.StashKey[Cases] = pytest.StashKey()
 """On the config: the cases and pages that the options name, once a test asks for any."""
 COLLECTED: pytest.StashKey[dict[str, None]] = pytest.StashKey()
 """On the config: our collected tests, except those that the run's level and shard leave out."""
-DESELECTED: pytest.StashKey[LeftPayload] = pytest.StashKey()
+DESELECTED: pytest.StashKey[Deselection] = pytest.StashKey()
 """On the config: deselected tests among them."""
-RUN: pytest.StashKey[RunPayload] = pytest.StashKey()
+RUN: pytest.StashKey[RunSides] = pytest.StashKey()
 """On the config: both sides of the run, once they are open."""
-CASES: pytest.StashKey[dict[str, CasePayload]] = pytest.StashKey()
+CASES: pytest.StashKey[dict[str, CaseResult]] = pytest.StashKey()
 """On the config: compared cases, by id."""
 CHECK: pytest.StashKey[Check] = pytest.StashKey()
 """On a test item: its comparisons."""

@@ -1,16 +1,17 @@
 """Failures of a run, grouped by cause; the reports show one test of each cause in full, and name the others."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypedDict
+
+from msgspec import Struct
 
 from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.compare.divergence import is_cut, of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.explain.hints import agreed
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName
+from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
 from pytest_dsocr.report.file import Ending
-from pytest_dsocr.report.outcomes import JudgedCase, TestResult
-from pytest_dsocr.report.payload import ComparisonPayload
+from pytest_dsocr.report.outcomes import JudgedTest, TestResult
 
 CauseKey = tuple[str, ...]
 """A kind and its values, which tests and cases with the same cause share."""
@@ -18,7 +19,7 @@ OF_TEST = ("mistake", "check", "raised", "test")
 """Kinds of keys that a test adds to its group; other kinds come only from the cases of a group."""
 
 
-class FailureCause(TypedDict):
+class FailureCause(Struct):
     """Failures with one cause, as far as the run shows it; each failing test belongs to one."""
 
     what: str
@@ -36,7 +37,7 @@ class FailureCause(TypedDict):
     """Tests that failed from it, the one to read first."""
 
 
-def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> list[FailureCause]:
+def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> list[FailureCause]:
     """Group failing tests by cause: verdicts before errors of the machine, and large groups before small ones.
 
     Two failures have the same cause if they share one of these, in this order: a proven mistake, the comparison that
@@ -44,7 +45,7 @@ def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> lis
     to the first cause, as every mistake can change them.
     """
     causes: dict[CauseKey, FailureCause] = {}
-    unit = "page" if len({case["page"] for case in cases}) == len(cases) else "case"
+    unit = "page" if len({case.page for case in cases}) == len(cases) else "case"
 
     def known(keys: Sequence[CauseKey], what: str, why: str, proven: bool) -> FailureCause:
         new = FailureCause(what=what, cases=[], of=len(cases), unit=unit, why=why, proven=proven, tests=[])
@@ -52,81 +53,81 @@ def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> lis
 
     for what, broken in sorted(_broken(cases), key=lambda one: -len(one[1])):
         first, proven, stands = _explained(broken, cases)
-        keys: list[CauseKey] = [("mistake", name) for name in first["mistakes"] if proven]
+        keys: list[CauseKey] = [("mistake", name) for name in first.mistakes if proven]
         named = _named_by(first, proven) if stands else ""
         cause = known(keys, what, named or _hint(what, broken, cases), proven)
-        cause["cases"] += dict.fromkeys((first["id"], *(case["id"] for case in broken)))
-        keys += [key for case in broken for key in (("case", case["id"]), ("at", what, case["cause"] or ""))]
+        cause.cases += dict.fromkeys((first.id, *(case.id for case in broken)))
+        keys += [key for case in broken for key in (("case", case.id), ("at", what, case.cause or ""))]
         keys += [("odd pages",)] * (not causes)
         causes |= dict.fromkeys(keys, cause)
     for test in sorted(failing, key=lambda test: test.nodeid):
         keys = [*_keys(test)]
         cause = known(keys, *_alone(test))
         causes |= {key: cause for key in keys if key[0] in OF_TEST and key not in causes}
-        cause["tests"].append(test.nodeid)
+        cause.tests.append(test.nodeid)
     tests, found = {test.nodeid: test for test in failing}, {id(one): one for one in causes.values()}.values()
     for one in found:
-        one["tests"].sort(key=lambda test: _place(tests[test], one))
-    return sorted(found, key=lambda one: (_is_of_machine(one, tests), -len(one["cases"]), -len(one["tests"])))
+        one.tests.sort(key=lambda test: _place(tests[test], one))
+    return sorted(found, key=lambda one: (_is_of_machine(one, tests), -len(one.cases), -len(one.tests)))
 
 
 def _is_of_machine(one: FailureCause, tests: Mapping[str, TestResult]) -> bool:
     """Return whether all failures of a cause are errors of the machine, and not of the subject."""
-    return bool(one["tests"]) and all(tests[name].ended_as is Ending.INFRASTRUCTURE for name in one["tests"])
+    return bool(one.tests) and all(tests[name].ended_as is Ending.INFRASTRUCTURE for name in one.tests)
 
 
-def _broken(cases: Sequence[JudgedCase]) -> Iterator[tuple[str, list[JudgedCase]]]:
+def _broken(cases: Sequence[CaseResult]) -> Iterator[tuple[str, list[CaseResult]]]:
     """Yield failing cases by their first WRONG comparison; pages without crops join those that break at the crops."""
-    by_what: dict[str, list[JudgedCase]] = {}
+    by_what: dict[str, list[CaseResult]] = {}
     for case in cases:
-        if case["first_wrong"] and not case["passes"]:
-            by_what.setdefault(case["first_wrong"], []).append(case)
+        if case.first_wrong and not case.passes:
+            by_what.setdefault(case.first_wrong, []).append(case)
     for what in list(by_what):
         page = of_whole_page(what)
-        if what != page in by_what and all(page in _wrong(case["comparisons"]) for case in by_what[what]):
+        if what != page in by_what and all(page in _wrong(case.comparisons) for case in by_what[what]):
             by_what[what] += by_what.pop(page)  # pages that are not cut have no crops to break at
     yield from by_what.items()
 
 
-def _explained(broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) -> tuple[JudgedCase, bool, bool]:
+def _explained(broken: Sequence[CaseResult], cases: Sequence[CaseResult]) -> tuple[CaseResult, bool, bool]:
     """Return the case with the best explanation, whether that is proven, and whether the other pages allow it.
 
     The best explanation of texts is the one that was tried on most pages. Each worker tries only its own pages, so
     the explanations of the others must name the same mistakes.
     """
-    texts = [case for case in cases if case["tried_on"] and (case in broken or case["passes"])]
+    texts = [case for case in cases if case.tried_on and (case in broken or case.passes)]
     if not texts:
-        first = max(broken, key=lambda case: (case["proven"], bool(case["mistakes"]), bool(case["explained"])))
-        return first, first["proven"], True
-    last = max(texts, key=lambda case: case["tried_on"])
-    agree = all({*last["mistakes"]} <= {*case["mistakes"]} for case in texts)
-    stands = agree or last["tried_on"] == len(cases)
-    return last, last["proven"] and stands, stands
+        first = max(broken, key=lambda case: (case.proven, bool(case.mistakes), bool(case.explained)))
+        return first, first.proven, True
+    last = max(texts, key=lambda case: case.tried_on)
+    agree = all({*last.mistakes} <= {*case.mistakes} for case in texts)
+    stands = agree or last.tried_on == len(cases)
+    return last, last.proven and stands, stands
 
 
-def _named_by(case: JudgedCase, proven: bool) -> str:
+def _named_by(case: CaseResult, proven: bool) -> str:
     """Return the explanation of a case, with "perhaps" unless it is proven; empty if it names no mistake."""
-    said = case["explained"] or ""
+    said = case.explained or ""
     if proven:
         return said
-    return f"perhaps {said.removeprefix('perhaps ')}" if case["mistakes"] or (said and case.get("readings")) else ""
+    return f"perhaps {said.removeprefix('perhaps ')}" if case.mistakes or (said and case.readings) else ""
 
 
-def _wrong(comparisons: Sequence[ComparisonPayload]) -> set[str]:
-    return {one["what"] for one in comparisons if one["verdict"] == Verdict.WRONG}
+def _wrong(comparisons: Sequence[ComparisonResult]) -> set[str]:
+    return {one.what for one in comparisons if one.verdict == Verdict.WRONG}
 
 
 def _keys(test: TestResult) -> Iterator[CauseKey]:
     """Yield the keys of a test's cause, the surest first."""
-    case, wrong, own = test.payload.get("case"), _wrong(test.comparisons), test.payload.get("cause")
-    if case and wrong and wrong <= {one["what"] for one in case["comparisons"]}:
-        yield "case", case["id"]
+    case, wrong, own = test.sent.case, _wrong(test.comparisons), test.sent.cause
+    if case and wrong and wrong <= {one.what for one in case.comparisons}:
+        yield "case", case.id
     if wrong and all(ComparisonName.parse(what).kind is ComparisonKind.ODD_PAGE for what in wrong):
         yield ("odd pages",)
     if own:
-        yield from (("mistake", name) for name in own["mistakes"])
-        yield "at", own["what"], own["why"]
-        yield "check", test.nodeid.partition("[")[0], own["why"] or test.why
+        yield from (("mistake", name) for name in own.mistakes)
+        yield "at", own.what, own.why
+        yield "check", test.nodeid.partition("[")[0], own.why or test.why
     elif test.is_told:
         yield "raised", test.why
     else:
@@ -135,54 +136,53 @@ def _keys(test: TestResult) -> Iterator[CauseKey]:
 
 def _alone(test: TestResult) -> tuple[str, str, bool]:
     """Return the place, reason and proof of a test's own cause."""
-    if own := test.payload.get("cause"):
-        hint = f"check {own['why']}" if own["why"] else test.why
-        return own["what"], own["why"] if own["mistakes"] else hint, bool(own["mistakes"])
-    fault = test.payload.get("fault")
-    return (fault and fault["stage"]) or "", test.why, False
+    if own := test.sent.cause:
+        hint = f"check {own.why}" if own.why else test.why
+        return own.what, own.why if own.mistakes else hint, bool(own.mistakes)
+    return (test.sent.fault and test.sent.fault.stage) or "", test.why, False
 
 
 def _place(test: TestResult, cause: FailureCause) -> tuple[bool, bool, bool, str]:
     """Return a key that sorts first the plugin's own failures at the first break of the explained case."""
-    is_first = cause["what"] in _wrong(test.comparisons)
-    return not test.is_told, not is_first, test.case_id not in cause["cases"][:1], test.nodeid
+    is_first = cause.what in _wrong(test.comparisons)
+    return not test.is_told, not is_first, test.case_id not in cause.cases[:1], test.nodeid
 
 
-def _hint(what: str, broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) -> str:
+def _hint(what: str, broken: Sequence[CaseResult], cases: Sequence[CaseResult]) -> str:
     """Return the common part of the cases' hints, and for texts whether pages without crops are right."""
-    hints = [case["cause"] or "" for case in broken]
-    common = agreed(hints) or (hints[0] and f"{hints[0]} ({broken[0]['id']})")
-    right = [case for case in cases if case["passes"]]
+    hints = [case.cause or "" for case in broken]
+    common = agreed(hints) or (hints[0] and f"{hints[0]} ({broken[0].id})")
+    right = [case for case in cases if case.passes]
     if what == "text" and right and all(map(_is_cut, broken)) and not any(map(_is_cut, right)):
         common += "; the pages without crops are right"
     return common and f"check {common}"
 
 
-def _is_cut(case: JudgedCase) -> bool:
-    return is_cut(case["shapes"]["reference"])
+def _is_cut(case: CaseResult) -> bool:
+    return is_cut(case.shapes["reference"] or {})
 
 
-# Phrases, from a result as JSON values.
+# Phrases.
 
 
-def label(one: Mapping[str, Any]) -> str:
+def label(one: FailureCause) -> str:
     """Return the label of a cause."""
-    return "first broke" if one["cases"] else "failed"
+    return "first broke" if one.cases else "failed"
 
 
-def in_words(one: Mapping[str, Any]) -> str:
+def in_words(one: FailureCause) -> str:
     """Return where a cause broke, in how many cases or which test, and why."""
-    if one["cases"]:
-        where = f"{one['what']} in {len(one['cases'])} of {count(one['of'], one['unit'])}"
+    if one.cases:
+        where = f"{one.what} in {len(one.cases)} of {count(one.of, one.unit)}"
     else:
-        function, of = function_of(one["tests"][0])
-        where = f"{one['what']} of {function}" if one["what"] else function + of
-    return f"{where}: {one['why']}{' (proven)' * one['proven']}" if one["why"] else where
+        function, of = function_of(one.tests[0])
+        where = f"{one.what} of {function}" if one.what else function + of
+    return f"{where}: {one.why}{' (proven)' * one.proven}" if one.why else where
 
 
-def also_failed(one: Mapping[str, Any], named: int = 0, how: str = "") -> str:
+def also_failed(one: FailureCause, named: int = 0, how: str = "") -> str:
     """Return the number and names of the other tests that failed from a cause; empty if there are none."""
-    others = sorted(one["tests"][1:])
+    others = sorted(one.tests[1:])
     names = f": {listed([*_named(others)], named)}" if named else ""
     return f"{count(len(others), 'more test')}{how}{names}" if others else ""
 
@@ -201,7 +201,7 @@ def function_of(test: str) -> tuple[str, str]:
     return function.rpartition("/")[2], bracket + of
 
 
-def by_first(result: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def by_first(causes: Sequence[FailureCause], tests: Sequence[JudgedTest]) -> Iterator[tuple[FailureCause, JudgedTest]]:
     """Yield each cause that made a test fail, with the test to read."""
-    tests = {test["nodeid"]: test for test in result.get("tests", ())}
-    yield from ((one, tests[one["tests"][0]]) for one in result.get("causes", ()) if one["tests"])
+    named = {test.nodeid: test for test in tests}
+    yield from ((one, named[one.tests[0]]) for one in causes if one.tests)

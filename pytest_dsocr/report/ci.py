@@ -7,19 +7,21 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_dsocr.base.words import fit, listed
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
+from pytest_dsocr.report.case_result import ComparisonResult, number
 from pytest_dsocr.report.causes import also_failed, by_first, in_words, label
-from pytest_dsocr.report.payload import ComparisonPayload, number
+from pytest_dsocr.report.document import RunJson
+from pytest_dsocr.report.file import Unfinished
 from pytest_dsocr.report.views import markdown
 from pytest_dsocr.report.words import reference_in_words
 
 if TYPE_CHECKING:
-    from pytest_dsocr.report.outcomes import TestResult
-    from pytest_dsocr.report.payload import RunPayload
+    from pytest_dsocr.report.outcomes import JudgedTest, TestResult
     from pytest_dsocr.report.result import RunResult
+    from pytest_dsocr.report.run_sides import RunSides
 
 
 MOST = 10
@@ -28,22 +30,22 @@ COLUMNS = 1000
 IS_GITHUB, SUMMARY, WORKSPACE = "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"
 
 
-def errors(result: Mapping[str, Any]) -> Iterator[str]:
+def errors(result: RunJson | Unfinished) -> Iterator[str]:
     """Yield a GitHub command for each cause, or for a refused run; nothing outside of GitHub."""
     if os.environ.get(IS_GITHUB) != "true":
         return
-    if "tests" not in result:
-        yield f"::error title=pytest-dsocr%3A {result['ended_as']}::{_data(result['verdict'])}"
+    if isinstance(result, Unfinished):
+        yield f"::error title=pytest-dsocr%3A {result.ended_as}::{_data(result.verdict)}"
         return
-    for one, test in islice(by_first(result), MOST):
-        title = f"{test['ended_as']}: {test['nodeid'].rpartition('::')[2]}"
-        cause = f"{label(one)} {in_words(one)}" if one["cases"] else one["why"]
+    for one, test in islice(by_first(result.causes, result.tests), MOST):
+        title = f"{test.ended_as}: {test.nodeid.rpartition('::')[2]}"
+        cause = f"{label(one)} {in_words(one)}" if one.cases else one.why
         more = f"{text} failed for the same reason" if (text := also_failed(one)) else ""
-        why = "; ".join(dict.fromkeys(filter(None, (test["why"], cause, more))))
+        why = "; ".join(dict.fromkeys(filter(None, (test.why, cause, more))))
         yield f"::error {_place(test, result)}title={_property(title)}::{_data(why)}"
 
 
-def append_summary(result: Mapping[str, Any]) -> str | None:
+def append_summary(result: RunJson | Unfinished) -> str | None:
     """Append the run's summary to the summary of GitHub's job, if there is one; return why it failed."""
     named = os.environ.get(SUMMARY, "").strip()
     if not named:
@@ -56,18 +58,18 @@ def append_summary(result: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _place(test: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+def _place(test: JudgedTest, result: RunJson) -> str:
     """Return a file and line in the checkout: the test's, or the subject's if the suites are installed."""
     workspace = Path(os.environ.get(WORKSPACE, "").strip() or Path.cwd()).resolve()
-    for file, line in ((test["file"], test["line"]), _subject_place(result)):
+    for file, line in ((test.file, test.line), _subject_place(result)):
         if file and (path := Path(file).resolve()).is_relative_to(workspace) and path.is_file():
             return f"file={_property(path.relative_to(workspace).as_posix())},line={line},"
     return ""
 
 
-def _subject_place(result: Mapping[str, Any]) -> tuple[str, int]:
+def _subject_place(result: RunJson) -> tuple[str, int]:
     """Return the file and line that define the subject's factory, if it lies below the current folder."""
-    module, _, factory = ((result.get("run") or {}).get("subject") or "").partition(":")
+    module, _, factory = (result.run.subject if result.run else "").partition(":")
     file = Path(f"{module.replace('.', '/')}.py")
     if not factory.isidentifier() or not file.is_file():
         return "", 0
@@ -89,18 +91,18 @@ def _property(text: str) -> str:
 PREFIX = "dsocr_"
 
 
-def of_test(test: TestResult, case: str, run: RunPayload | None) -> Iterator[tuple[str, str]]:
+def of_test(test: TestResult, case: str, run: RunSides | None) -> Iterator[tuple[str, str]]:
     """Yield the findings of a test so far as properties, without empty ones."""
-    made, fault, cause = test.comparisons, test.payload.get("fault"), test.payload.get("cause")
+    made, fault, cause = test.comparisons, test.sent.fault, test.sent.cause
     named = {
         "ended_as": test.ended_as,
-        "verdict": max((Verdict(one["verdict"]) for one in made), key=SEVERITY.index, default=None),
+        "verdict": max((one.verdict for one in made), key=SEVERITY.index, default=None),
         "case": case,
-        "stage": _stage(made, fault and fault["stage"]),
+        "stage": _stage(made, fault.stage if fault else None),
         "error": _error(made),
-        "fault": fault and fault["why"],
-        "cause": cause and cause["why"],
-        "key": run and run["key"],
+        "fault": fault and fault.why,
+        "cause": cause and cause.why,
+        "key": run and run.key,
         "reference": run and reference_in_words(run),
     }
     yield from _nonempty(named)
@@ -116,36 +118,36 @@ def of_run(result: RunResult) -> Iterator[tuple[str, str]]:
             "run": identity.id,
             "commit": identity.commit,
             "command": identity.command,
-            "first_broke": [in_words(one) for one in result.causes if one["cases"]],
+            "first_broke": [in_words(one) for one in result.causes if one.cases],
         }
     )
     if run is None:
         return
     sides = ("subject", "level", "checkpoint", "device", "dtype", "attention", "key")
-    yield from _nonempty({name: run.get(name) for name in sides})
+    yield from _nonempty({name: getattr(run, name) for name in sides})
     yield from _nonempty({"reference": reference_in_words(run)})
-    for name, value in run["provenance"].items():
+    for name, value in run.provenance.to_json().items():
         values = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {name: value}
         yield from _nonempty({f"provenance.{key}": one for key, one in values.items()})
 
 
-def _stage(made: list[ComparisonPayload], raised_in: str | None) -> str | None:
+def _stage(made: list[ComparisonResult], raised_in: str | None) -> str | None:
     """Return the first WRONG comparison, stage that raised or comparison not made; otherwise all comparisons."""
-    wrong = [one["what"] for one in made if one["verdict"] == Verdict.WRONG]
-    left = [one["what"] for one in made if not one["passes"]]
+    wrong = [one.what for one in made if one.verdict == Verdict.WRONG]
+    left = [one.what for one in made if not one.passes]
     found = [*wrong, *filter(None, [raised_in]), *left]
-    return found[0] if found else listed([one["what"] for one in made]) if made else None
+    return found[0] if found else listed([one.what for one in made]) if made else None
 
 
-def _error(made: list[ComparisonPayload]) -> str | None:
+def _error(made: list[ComparisonResult]) -> str | None:
     """Return the largest relative error of a tensor."""
-    errors = [number(one["error"]) for one in made if one["error"] is not None]
+    errors = [number(one.error) for one in made if one.error is not None]
     return f"{max(errors):.3g}" if errors else None
 
 
 def _nonempty(named: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield values that are not empty, each list as one text."""
     for name, value in named.items():
-        if value not in (None, "", [], False):
+        if value not in (None, "", [], (), False):
             text = "; ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
             yield PREFIX + name, text

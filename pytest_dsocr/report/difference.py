@@ -1,18 +1,17 @@
-"""From an earlier result to a later one: what became wrong, right, slower, faster; as text or Markdown."""
+"""Difference of two results: comparisons that became wrong, right, slower or faster."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
-from pytest_dsocr.base.words import HASH_CHARACTERS, count, entry, listed
-from pytest_dsocr.compare.diff import DiffSide, diff
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName
+from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.report.file import EXIT_STATUS, UNDECIDED, Ending
-from pytest_dsocr.report.views import cell
+from pytest_dsocr.report.outcomes import JudgedTest
+from pytest_dsocr.report.run_sides import RunSides
 
-ResultMapping = Mapping[str, Any]
 RIGHT, WRONG, OPEN = "right", "wrong", "not compared"
 GRAVITY = (RIGHT, OPEN, WRONG)
 
@@ -83,7 +82,7 @@ class ResultDifference:
         return DiffStatus.SLOWER if self.changes[ChangeKind.SLOWER] else DiffStatus.NOTHING_WORSE
 
 
-def difference(old: ResultMapping, new: ResultMapping) -> ResultDifference:
+def difference(old: RunJson, new: RunJson) -> ResultDifference:
     """Compare two results."""
     if obstacles := [*_obstacles(old, new)]:
         return ResultDifference(obstacles)
@@ -102,45 +101,45 @@ def difference(old: ResultMapping, new: ResultMapping) -> ResultDifference:
     return found
 
 
-def states(result: ResultMapping) -> dict[tuple[str, str], State]:
+def states(result: RunJson) -> dict[tuple[str, str], State]:
     """Return the gravest state of each comparison by case, and of each test besides its comparisons."""
     found: dict[tuple[str, str], State] = {}
-    for test in result["tests"]:
+    for test in result.tests:
         name = _name(test)
         for what, state in ((name, _of_itself(test)), *_of_comparisons(test)):
-            key = (test["case"] or ("" if what == name else name), what)
+            key = (test.case or ("" if what == name else name), what)
             found[key] = max(found.get(key, state), state, key=lambda one: GRAVITY.index(one.word))
     return found
 
 
-def _name(test: Mapping[str, Any]) -> str:
+def _name(test: JudgedTest) -> str:
     """Return a test's id without its folder, which depends on where pytest was called."""
-    return str(test["nodeid"].rpartition("/")[2])
+    return str(test.nodeid.rpartition("/")[2])
 
 
-def _of_comparisons(test: Mapping[str, Any]) -> Iterator[tuple[str, State]]:
-    for one in test["comparisons"]:
-        made = one["verdict"] != Verdict.NOT_COMPARED
-        word = WRONG if one["verdict"] == Verdict.WRONG else RIGHT if made and one["passes"] else OPEN
-        yield one["what"], State(word, f"{one['verdict']}: {one['measured']}")
+def _of_comparisons(test: JudgedTest) -> Iterator[tuple[str, State]]:
+    for one in test.comparisons:
+        made = one.verdict != Verdict.NOT_COMPARED
+        word = WRONG if one.verdict == Verdict.WRONG else RIGHT if made and one.passes else OPEN
+        yield one.what, State(word, f"{one.verdict}: {one.measured}")
 
 
-def _of_itself(test: Mapping[str, Any]) -> State:
+def _of_itself(test: JudgedTest) -> State:
     """Return the state of a test besides its comparisons: passed, skipped, or failed by another error."""
-    if test["outcome"] == "skipped" or test["ended_as"] == Ending.INFRASTRUCTURE:
-        return State(OPEN, test["why"] or test["reason"])
-    of_comparisons = any(one["verdict"] == Verdict.WRONG for one in test["comparisons"])
-    return State(WRONG, test["why"]) if test["why"] and not of_comparisons else State(RIGHT, test["outcome"])
+    if test.outcome == "skipped" or test.ended_as == Ending.INFRASTRUCTURE:
+        return State(OPEN, test.why or test.reason)
+    of_comparisons = any(one.verdict == Verdict.WRONG for one in test.comparisons)
+    return State(WRONG, test.why) if test.why and not of_comparisons else State(RIGHT, test.outcome)
 
 
-def _mended(old: ResultMapping, new: ResultMapping) -> Iterator[tuple[str, str]]:
+def _mended(old: RunJson, new: RunJson) -> Iterator[tuple[str, str]]:
     """Yield wrong comparisons of tests that pass now; some, such as ``read``, are made only if they fail."""
-    passing = {_name(test) for test in new["tests"] if test["outcome"] == "passed"}
+    passing = {_name(test) for test in new.tests if test.outcome == "passed"}
     holders: dict[tuple[str, str], list[str]] = {}
-    for test in old["tests"]:
-        for one in test["comparisons"]:
-            if one["verdict"] == Verdict.WRONG:
-                holders.setdefault((test["case"] or _name(test), one["what"]), []).append(_name(test))
+    for test in old.tests:
+        for one in test.comparisons:
+            if one.verdict == Verdict.WRONG:
+                holders.setdefault((test.case or _name(test), one.what), []).append(_name(test))
     yield from (key for key, tests in holders.items() if passing.issuperset(tests))
 
 
@@ -154,17 +153,18 @@ def _kind(old: State, new: State, *, is_time: bool) -> ChangeKind:
     return ChangeKind.NEW
 
 
-def _obstacles(old: ResultMapping, new: ResultMapping) -> Iterator[str]:
-    if not (old["run"] and new["run"]):
+def _obstacles(old: RunJson, new: RunJson) -> Iterator[str]:
+    if not (old.run and new.run):
         yield "one of the two compared nothing with a reference"
         return
-    if old["run"]["key"] != new["run"]["key"]:
-        yield f"the references' keys differ: {old['run']['key']} and {new['run']['key']}"
-    made, remade = old["run"]["provenance"], new["run"]["provenance"]
-    for name, what in (("checkpoint_sha256", "the checkpoints' weights"), ("vendor_sha256", "the vendor's files")):
-        if made[name] != remade[name]:
-            yield f"{what} differ"
-    was, now = _limits(old), _limits(new)
+    if old.run.key != new.run.key:
+        yield f"the references' keys differ: {old.run.key} and {new.run.key}"
+    made, remade = old.run.provenance, new.run.provenance
+    if made.checkpoint_sha256 != remade.checkpoint_sha256:
+        yield "the checkpoints' weights differ"
+    if made.vendor_sha256 != remade.vendor_sha256:
+        yield "the vendor's files differ"
+    was, now = _limits(old, old.run), _limits(new, new.run)
     if differing := [name for name in {**was, **now} if was.get(name) != now.get(name)]:
         limits = (f"{name} {was.get(name, USUAL)}, now {now.get(name, USUAL)}" for name in differing)
         yield f"the limits differ: {'; '.join(limits)}"
@@ -177,24 +177,23 @@ DECIDING = ("dtype", "device", "attention")
 USUAL = "as usual"
 
 
-def _limits(result: ResultMapping) -> dict[str, Any]:
+def _limits(result: RunJson, run: RunSides) -> dict[str, Any]:
     """Return every choice that decides verdicts, by name; other choices have their usual value."""
-    run, lost = result["run"], (result.get("budget") or {}).get("lost", ())
-    settings = run["settings"]
+    lost, settings = result.budget.lost if result.budget else (), run.settings
     return {
-        **{name: run[name] for name in DECIDING},
+        **{name: getattr(run, name) for name in DECIDING},
         **{f"slower {name}": most for name, most in settings["max_slowdown"].items()},
         **{name: settings[name] for name in ("max_new_tokens", "repeat") if settings[name] is not None},
         **settings["tolerances"],
-        **{name: one["allowed"] for name, one in result["looser"].items()},
+        **{name: one.allowed for name, one in result.looser.items()},
         **{f"budget {name}": most for name, most in settings["quantization_budget"].items()},
-        **{f"budget {one['name']}": one["allowed"] for one in lost if one["allowed"] is not None},
+        **{f"budget {one.name}": one.allowed for one in lost if one.allowed is not None},
     }
 
 
-def why_times_are_left_out(old: ResultMapping, new: ResultMapping) -> str:
+def why_times_are_left_out(old: RunJson, new: RunJson) -> str:
     """Return why the times of two results are not compared; empty if they are, or if neither has any."""
-    was, now = old.get("perf"), new.get("perf")
+    was, now = old.perf, new.perf
     if not was and not now:
         return ""
     if not was or not now:
@@ -204,12 +203,12 @@ def why_times_are_left_out(old: ResultMapping, new: ResultMapping) -> str:
     return ""
 
 
-def _times(found: ResultDifference, old: ResultMapping, new: ResultMapping) -> None:
+def _times(found: ResultDifference, old: RunJson, new: RunJson) -> None:
     """Add quantities with separate intervals and a ratio that exceeds the new run's limit."""
-    if not (old.get("perf") and new.get("perf")):
+    if not (old.perf and new.perf):
         return
-    before = {one["quantity"]: one for one in old["perf"]["judgements"]}
-    for now in new["perf"]["judgements"]:
+    before = {one["quantity"]: one for one in old.perf["judgements"]}
+    for now in new.perf["judgements"]:
         was, what = before.get(now["quantity"]), ComparisonKind.TIME.name_of(now["quantity"])
         if was is None or "NOT-COMPARED" in (was["pace"], now["pace"]):
             continue
@@ -223,86 +222,3 @@ def _times(found: ResultDifference, old: ResultMapping, new: ResultMapping) -> N
             apart.append(
                 ResultChange("", what, f"{was['after_ms']:.3g} ms", f"{now['after_ms']:.3g} ms, {ratio:.3f} times")
             )
-
-
-MOST, MOST_BOXES = 20, 5
-SIDES = (DiffSide.REFERENCE, DiffSide.SUBJECT)
-"""Sides of a text diff that show the old and the new result."""
-IN_WORDS: Mapping[DiffStatus, str] = {
-    DiffStatus.NOTHING_WORSE: "nothing is worse",
-    DiffStatus.WRONG: "something became wrong",
-    DiffStatus.SLOWER: "something became slower",
-    DiffStatus.NOT_COMPARABLE: "not comparable, or only in part",
-}
-
-ONLY_NEW = "something is wrong that was not compared before"
-
-
-class ReadingChange(NamedTuple):
-    """Text or boxes of a case that differ between both results."""
-
-    case: str
-    what: str
-    old: str
-    new: str
-
-
-def lines(found: ResultDifference, old: ResultMapping, new: ResultMapping) -> Iterator[str]:
-    """Yield the difference for the terminal."""
-    for name, one in (("old", old), ("new", new)):
-        yield from entry(name, _which(one))
-    for obstacle in found.obstacles:
-        yield from entry("obstacle", obstacle)
-    for title, changes in found.changes.items():
-        for change in changes[:MOST]:
-            now, was = change.after or "nothing", change.before or "nothing"
-            name = f"{change.case}, {change.what}" if change.case else change.what
-            yield from entry(title, f"{name}: {now}; before: {was}")
-        if len(changes) > MOST:
-            yield from entry("", f"and {len(changes) - MOST} more")
-    for reading in readings(old, new)[:MOST]:
-        yield from entry("reads", f"{reading.case}, {reading.what}: {reading.old}; now: {reading.new}")
-    if found.times_left_out:
-        yield from entry("times", found.times_left_out)
-    yield from entry("verdict", verdict(found))
-
-
-def markdown(found: ResultDifference, old: ResultMapping, new: ResultMapping) -> str:
-    """Return the difference as Markdown for a comment or a job's summary: the lines, indented as code."""
-    title = ("## pytest-dsocr: the difference of two runs", "", cell(verdict(found)), "")
-    return "\n".join((*title, *(f"    {line}" for line in lines(found, old, new)))) + "\n"
-
-
-def verdict(found: ResultDifference) -> str:
-    """Return the difference in one line."""
-    numbers = [f"{len(changes)} {title}" for title, changes in found.changes.items() if changes]
-    only_new = found.status is DiffStatus.WRONG and not found.changes[ChangeKind.WRONG]
-    numbers.append(f"{count(found.common, 'comparison')} in common")
-    return f"{ONLY_NEW if only_new else IN_WORDS[found.status]}: {', '.join(numbers)}"
-
-
-def readings(old: ResultMapping, new: ResultMapping) -> Sequence[ReadingChange]:
-    """Return texts and boxes that differ between both results, for cases that both contain."""
-    before = {case["id"]: case.get("said") for case in old["cases"]}
-    both = [(case["id"], before.get(case["id"]), case.get("said")) for case in new["cases"]]
-    return [reading for case, was, now in both if was and now for reading in _differing(case, was, now)]
-
-
-def _differing(case: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[ReadingChange]:
-    for line in diff(new["text"], old["text"])[:1]:
-        was, now = ("".join(piece.text for piece in line if piece.side in (DiffSide.BOTH, side)) for side in SIDES)
-        yield ReadingChange(case, "text", was, now)
-    was, now = old["boxes"], new["boxes"]
-    if was != now:
-        gone, come = [box for box in was if box not in now], [box for box in now if box not in was]
-        yield ReadingChange(case, f"boxes, {len(was)} and {len(now)}", _boxes(gone), _boxes(come))
-
-
-def _boxes(found: Sequence[Sequence[Any]]) -> str:
-    return listed([f"{label} {list(where)}" for label, *where in found], MOST_BOXES) or "no other"
-
-
-def _which(result: ResultMapping) -> str:
-    commit = (result["commit"] or "unknown")[:HASH_CHARACTERS]
-    subject = result["run"]["subject"] if result["run"] else "no subject"
-    return f"{subject}, {result['started']}, commit {commit}: {result['verdict']}"

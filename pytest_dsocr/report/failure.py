@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.base.words import COLUMNS, MARGIN, entry, fit, plain, relative_path
@@ -17,12 +19,12 @@ from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.records.config import Level
-from pytest_dsocr.report.payload import Origin, RunPayload, of_run, picture_name
-from pytest_dsocr.report.words import first_wrong, reference_in_words, rerun, subject_in_words
+from pytest_dsocr.report.case_result import picture_name
+from pytest_dsocr.report.run_sides import RunSides
+from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
+from pytest_dsocr.report.worker_report import FailureOrigin
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_dsocr.records.config import Config
     from pytest_dsocr.reference.protocol import Reference
 
@@ -72,92 +74,75 @@ causes of wrong pixels and grids."""
 MOST_COMPARISONS, LINES_OF_COMPARISON, MOST_DETAILS, MOST_FINDINGS, LINES_OF_FINDING = 5, 2, 9, 3, 2
 
 
-def failure_text(
-    failing: Sequence[Comparison],
-    report: CaseReport | None,
-    config: Config,
-    nodeid: str,
-    reference: Reference | None,
-    options: Sequence[str] = (),
-    root: Path | None = None,
-) -> str:
-    """Return the text of a test that fails, at most :data:`MOST_LINES` lines.
+@dataclass(frozen=True)
+class TestFailure:
+    """Failure of a test by comparisons that do not pass.
 
     Args:
-        failing: the test's comparisons that do not pass.
+        failing: these comparisons.
         report: the whole case, if the test has one.
         config: config of the run.
-        nodeid: id of the test.
-        reference: the reference; None if the test asked for none.
-        options: options typed after ``pytest``.
-        root: folder that test ids are relative to; the working directory if left out.
     """
-    level = report.exchange.answer.level if report else None
-    run = of_run(config, _answering(reference, report), level) if reference else None
-    return "\n".join(_Failure(failing, report, config, run, rerun(nodeid, options, root)).lines)
 
+    __test__ = False
 
-def cause_of(failing: Sequence[Comparison], report: CaseReport | None, config: Config) -> Origin:
-    """Return why a test fails, judged by its whole case if it has one."""
-    divergence, explanation = _divergence(failing, report), _explanation(report)
-    proven = explanation is not None and explanation.is_proven
-    return {
-        "what": divergence.first.what if divergence else "",
-        "why": explanation.text if explanation and proven else "; ".join(_checks(failing, report, config)),
-        "mistakes": list(explanation.mistakes) if explanation and proven else [],
-    }
-
-
-def _checks(failing: Sequence[Comparison], report: CaseReport | None, config: Config) -> list[str]:
-    """Return what to check: advice of the suite for a test without a case, otherwise the hint of the first break."""
-    divergence, details = _divergence(failing, report), (line for one in failing for line in one.details)
-    own = [] if report else [line.removeprefix(CHECK) for line in details if line.startswith(CHECK)]
-    family = report.case.family if report else family_named(config.checkpoint)
-    return [*dict.fromkeys(own or ([hint(divergence, family)] if divergence else []))]
-
-
-def _divergence(failing: Sequence[Comparison], report: CaseReport | None) -> Divergence | None:
-    """Return the first break of the case; without a case, that of its inputs or files."""
-    if report is not None:
-        return report.divergence
-    return first_divergence([one for one in failing if one.stage in TOLD_ALONE or one.what in TOLD_WHOLE])
-
-
-def _explanation(report: CaseReport | None) -> Explanation | None:
-    """Return the explanation of the case's first break; None if the explanation is of another comparison."""
-    divergence, found = (report.divergence, report.exchange.explanation) if report else (None, None)
-    return found if divergence and found and found.what in ("", divergence.first.what, divergence.begins) else None
-
-
-def _answering(reference: Reference, report: CaseReport | None) -> Reference:
-    """Return the reference that answered for a case: the engine, or the recording that it completes."""
-    from pytest_dsocr.reference.engine import EngineReference
-
-    if report is None or not isinstance(reference, EngineReference):
-        return reference
-    return reference.answering(report.exchange.expected)
-
-
-@dataclass(frozen=True)
-class _Failure:
     failing: Sequence[Comparison]
     report: CaseReport | None
     config: Config
-    run: RunPayload | None
-    again: str
+
+    @cached_property
+    def divergence(self) -> Divergence | None:
+        """First break of the case; without a case, that of its inputs or files."""
+        if self.report is not None:
+            return self.report.divergence
+        return first_divergence([one for one in self.failing if one.stage in TOLD_ALONE or one.what in TOLD_WHOLE])
+
+    @cached_property
+    def explanation(self) -> Explanation | None:
+        """Explanation of the case's first break; None if the explanation is of another comparison."""
+        first, found = self.divergence, self.report.exchange.explanation if self.report else None
+        return found if first and found and found.what in ("", first.first.what, first.begins) else None
 
     @property
-    def lines(self) -> Iterator[str]:
-        yield self._headline
-        yield from self._differing()
-        yield from self._first_wrong()
-        if self.run:
-            yield from entry("subject", subject_in_words(self.run), 2)
-            yield from entry("reference", reference_in_words(self.run), 2)
+    def is_proven(self) -> bool:
+        """Whether the explanation is proven."""
+        return self.explanation is not None and self.explanation.is_proven
+
+    @cached_property
+    def checks(self) -> list[str]:
+        """Advice of the suite for a test without a case, otherwise the hint of the first break."""
+        details = [line for one in self.failing for line in one.details if self.report is None]
+        own = [line.removeprefix(CHECK) for line in details if line.startswith(CHECK)]
+        family = self.report.case.family if self.report else family_named(self.config.checkpoint)
+        return [*dict.fromkeys(own or ([hint(self.divergence, family)] if self.divergence else []))]
+
+    @property
+    def origin(self) -> FailureOrigin:
+        """Reason of the failure, judged by its whole case if it has one."""
+        what = self.divergence.first.what if self.divergence else ""
+        if self.explanation and self.is_proven:
+            return FailureOrigin(what, self.explanation.text, [*self.explanation.mistakes])
+        return FailureOrigin(what, "; ".join(self.checks), [])
+
+    def text(self, reference: Reference | None, again: str) -> str:
+        """Return the text for a terminal, at most :data:`MOST_LINES` lines.
+
+        Args:
+            reference: the reference; None if the test asked for none.
+            again: the command that runs the test again.
+        """
+        last = f"{'rerun':<{MARGIN}}{again}"  # never cut or broken: it is to be copied
+        parts = self._differing(), self._first_wrong(), self._sides(reference), self._accepting()
+        return "\n".join((self._headline, *chain.from_iterable(parts), last))
+
+    def _sides(self, reference: Reference | None) -> Iterator[str]:
+        if reference:
+            level = self.report.exchange.answer.level if self.report else None
+            run = RunSides.of(self.config, _answering(reference, self.report), level)
+            yield from entry("subject", subject_in_words(run), 2)
+            yield from entry("reference", reference_in_words(run), 2)
         if self.report and self.config.out:
             yield from entry("picture", relative_path(str(self.config.out / picture_name(self.report.case.id))), 2)
-        yield from self._accepting()
-        yield f"{'rerun':<{MARGIN}}{self.again}"  # never cut or broken: it is to be copied
 
     @property
     def _ranked(self) -> Sequence[Comparison]:
@@ -192,21 +177,20 @@ class _Failure:
             yield f"{'':<{MARGIN}}and {len(self.failing) - MOST_COMPARISONS} more"
 
     def _first_wrong(self) -> Iterator[str]:
-        divergence, checks = _divergence(self.failing, self.report), _checks(self.failing, self.report, self.config)
-        if self.report is None or divergence is None:
-            for check in checks:
+        if self.report is None or self.divergence is None:
+            for check in self.checks:
                 yield from entry("check", check)
             return
-        first = first_wrong(divergence.first.what, divergence.right)
+        first = first_wrong(self.divergence.first.what, self.divergence.right)
         if self._elsewhere:
-            yield from entry("first wrong", f"{first}: {divergence.first.measured}", 1)
+            yield from entry("first wrong", f"{first}: {self.divergence.first.measured}", 1)
             yield from entry("", "it comes before this test's comparisons, and may be the cause", 2)
         else:
             yield from entry("first wrong", first)
-        if explanation := _explanation(self.report):
-            yield from entry("explained", explanation.text)
-        if explanation is None or not explanation.is_proven:
-            yield from entry("check", checks[0])
+        if self.explanation:
+            yield from entry("explained", self.explanation.text)
+        if not self.is_proven:
+            yield from entry("check", self.checks[0])
         for finding in self.report.exchange.findings[:MOST_FINDINGS]:
             yield from entry("found", finding, LINES_OF_FINDING)
 
@@ -215,10 +199,9 @@ class _Failure:
         wrong = [one.what for one in self.failing if one.verdict is Verdict.WRONG]
         if self.report is None or self._elsewhere or len(wrong) < len(self.failing):
             return
-        explanation, is_text = _explanation(self.report), self.report.exchange.answer.level is Level.TEXT
-        is_proven = explanation is not None and explanation.is_proven
+        is_text = self.report.exchange.answer.level is Level.TEXT
         is_steady = self.report.readings is None or not self.report.readings.why
-        if is_steady and not is_proven and (chosen := acceptable(self.report, wrong)):
+        if is_steady and not self.is_proven and (chosen := acceptable(self.report, wrong)):
             typed = " ".join(f"--dsocr-tolerances={name}={value:g}" for name, value in chosen.items())
             marked = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
             first = "do the check first, as text alone does not tell rounding from a mistake; " if is_text else ""
@@ -226,6 +209,15 @@ class _Failure:
             yield from entry("accept", first + allowing)
         else:
             yield from entry("accept", "no reasonable tolerance allows this difference")
+
+
+def _answering(reference: Reference, report: CaseReport | None) -> Reference:
+    """Return the reference that answered for a case: the engine, or the recording that it completes."""
+    from pytest_dsocr.reference.engine import EngineReference
+
+    if report is None or not isinstance(reference, EngineReference):
+        return reference
+    return reference.answering(report.exchange.expected)
 
 
 def _detail(line: str) -> str:

@@ -17,7 +17,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType, to_builtins
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.files import sha256, write_whole
@@ -79,22 +81,29 @@ NOT_WRITTEN = (
 )
 
 
-class ResultHead(TypedDict):
+class ResultHead(Struct, kw_only=True, frozen=True):
     """First fields of every result, finished or not."""
 
     format: Literal[2]
     status: Literal["running", "refused", "finished", "changed"]
     id: str
     started: Moment
-    ended: str | None
     commit: Commit | None
     command: str
+    ended: str | None
+
+
+class Unfinished(ResultHead, kw_only=True, frozen=True):
+    """Result of a run without tests; every finished result has these fields as well."""
+
     verdict: str
-    passes: bool
-    ended_as: NotRequired[Ending]
+    passes: bool = False
+    ended_as: Ending | UnsetType = UNSET
+    """Left out while the run goes on."""
 
 
-HEADS = Format(ResultHead, "run the suites again")
+HEADS = Format(Unfinished, "run the suites again")
+JSON = Format(dict[str, Any], HEADS.advice)
 
 
 class RefusedError(DsocrError):
@@ -102,10 +111,10 @@ class RefusedError(DsocrError):
 
     Args:
         message: one sentence with the file and the reason.
-        ended_as: a word of :class:`pytest_dsocr.report.file.Ending`.
+        ended_as: kind of ending.
     """
 
-    def __init__(self, message: str, ended_as: str) -> None:
+    def __init__(self, message: str, ended_as: Ending) -> None:
         super().__init__(message)
         self.ended_as = ended_as
 
@@ -158,32 +167,32 @@ def mark_running(folder: Path, identity: RunIdentity) -> None:
             (folder / PAGES).unlink()
     except OSError as error:
         raise DsocrError(f"{folder} cannot be made ({error.strerror}); give another folder") from error
-    _mark(folder, identity, {**head(identity, RUNNING), "verdict": UNFINISHED, "passes": False})
+    _mark(folder, Unfinished(**head(identity, RUNNING), verdict=UNFINISHED))
 
 
-def mark_ended(folder: Path, identity: RunIdentity, why: str, ended_as: str, status: str = REFUSED) -> dict[str, Any]:
+def mark_ended(folder: Path, identity: RunIdentity, why: str, ended_as: Ending, status: str = REFUSED) -> Unfinished:
     """Replace any result in ``folder`` by the reason that there is none; return the new content.
 
     Args:
         folder: folder of the result.
         identity: identity of the run.
         why: one sentence.
-        ended_as: a word of :class:`Ending`.
+        ended_as: kind of ending.
         status: ``REFUSED`` or ``CHANGED``.
 
     Raises:
         DsocrError: if nothing can be written there.
     """
-    result = {**head(identity, status), "verdict": why, "passes": False, "ended_as": ended_as}
-    _mark(folder, identity, result)
+    result = Unfinished(**head(identity, status), verdict=why, ended_as=ended_as)
+    _mark(folder, result)
     return result
 
 
-def _mark(folder: Path, identity: RunIdentity, result: Mapping[str, Any]) -> None:
+def _mark(folder: Path, result: Unfinished) -> None:
     """Write a result without tests and its page, and remove the summary of an earlier run."""
     write_json(folder, result)
     (folder / SUMMARY_NAME).unlink(missing_ok=True)
-    told = [html.escape(one) for one in (result["verdict"], identity.command, f"since {identity.started}")]
+    told = [html.escape(one) for one in (result.verdict, result.command, f"since {result.started}")]
     page = "<!DOCTYPE html><title>pytest-dsocr</title><h1>{}</h1><p>{}</p><p>{}</p>\n".format(*told)
     write_whole(folder / INDEX_NAME, page)
 
@@ -193,18 +202,18 @@ def head(identity: RunIdentity, status: str, ended: str | None = None) -> dict[s
     return {"format": FORMAT, "status": status, **asdict(identity), "ended": ended}
 
 
-def write_json(folder: Path, result: Mapping[str, Any], witness: int | None = None) -> Path:
+def write_json(folder: Path, result: ResultHead | Mapping[str, Any], witness: int | None = None) -> Path:
     """Write ``dsocr.json`` into ``folder``, completely or not at all, and return its path.
 
     Args:
         folder: folder of the result.
-        result: JSON values.
+        result: whole or unfinished result, or JSON values.
         witness: pipe that receives the digest of the content, as one line.
 
     Raises:
         DsocrError: if it cannot be written.
     """
-    content = (json.dumps(result, indent=1, allow_nan=False) + "\n").encode()
+    content = (json.dumps(to_builtins(result), indent=1, allow_nan=False) + "\n").encode()
     write_whole(folder / JSON_NAME, content)
     if witness is not None:
         with suppress(OSError):  # closed by somebody: the reader misses the digest
@@ -233,23 +242,23 @@ def read_result(
     is_changed = digest not in (None, sha256(content))
     if digest and is_changed:
         raise ChangedError(f"{path} {NOT_WRITTEN}")
-    result: Any = HEADS.decode(content, path)
-    if run_id not in (None, result["id"]):
-        raise ChangedError(f"{path} is the result of run {result['id']}; run {run_id} wrote none")
-    if result["status"] == CHANGED and not unfinished:
-        raise DsocrError(f"{path}: {result['verdict']}")
-    if result["status"] == REFUSED and not unfinished:
-        raise RefusedError(f"{path}: the run was refused: {result['verdict']}", result.get("ended_as", REFUSED))
-    if result["status"] != FINISHED and not unfinished:
-        raise DsocrError(f"{path}: the run of {result['started']} is {UNFINISHED}; see its output, and run it again")
-    if result["status"] == FINISHED and is_changed:
+    result = JSON.decode(content, path)
+    head = HEADS.convert(result, path)
+    if run_id not in (None, head.id):
+        raise ChangedError(f"{path} is the result of run {head.id}; run {run_id} wrote none")
+    if head.status == CHANGED and not unfinished:
+        raise DsocrError(f"{path}: {head.verdict}")
+    if head.status == REFUSED and not unfinished:
+        raise RefusedError(f"{path}: the run was refused: {head.verdict}", head.ended_as or Ending.REFUSED)
+    if head.status != FINISHED and not unfinished:
+        raise DsocrError(f"{path}: the run of {head.started} is {UNFINISHED}; see its output, and run it again")
+    if head.status == FINISHED and is_changed:
         raise ChangedError(f"{path} {NOT_WRITTEN}")
-    if result["status"] == FINISHED:
-        from pytest_dsocr.report.schema import RESULTS
+    if head.status == FINISHED:
+        from pytest_dsocr.report.document import finished
 
-        RESULTS.convert(result, path)
-    found: dict[str, Any] = result
-    return found
+        finished(result, path)
+    return result
 
 
 def now() -> str:

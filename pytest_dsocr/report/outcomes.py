@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_dsocr.base.reading import Count
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.prompt import CHECK_BOXES
 from pytest_dsocr.records.config import MISSING
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName
+from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, Fault, OutsideLimits
 from pytest_dsocr.report.file import Ending
-from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, FaultPayload, Origin, TestPayload
 from pytest_dsocr.report.words import rerun
+from pytest_dsocr.report.worker_report import FailureOrigin, WorkerReport
 
 if TYPE_CHECKING:
     import pytest
@@ -29,7 +33,7 @@ AGAIN = "rerun"
 """Outcome that pytest-rerunfailures gives to a failure before it runs the test again."""
 
 
-class JudgedTest(TypedDict):
+class JudgedTest(Struct, kw_only=True, frozen=True):
     """Test in the result."""
 
     nodeid: str
@@ -44,9 +48,9 @@ class JudgedTest(TypedDict):
     rerun: str | None
     """Command that runs the test again, if it failed."""
     left_out: str | None
-    fault: FaultPayload | None
-    cause: NotRequired[Origin | None]
-    comparisons: list[ComparisonPayload]
+    fault: Fault | None
+    cause: FailureOrigin | None = None
+    comparisons: list[ComparisonResult]
 
 
 @dataclass
@@ -59,37 +63,37 @@ class TestResult:
     outcome: str
     """Member of :data:`GRAVITY`, or an outcome that another pytest plugin made up."""
     reason: str = ""
-    payload: TestPayload = field(default_factory=lambda: TestPayload())
+    sent: WorkerReport = field(default_factory=WorkerReport)
     failed_before: int = 0
     """Number of failures before the last run."""
     place: tuple[str, int] | None = None
     """File and line, counted from 1."""
 
     def __post_init__(self) -> None:
-        if self.outcome in HELD and not all(one["passes"] for one in self.comparisons):
+        if self.outcome in HELD and not all(one.passes for one in self.comparisons):
             self.outcome = "failed"
 
     @property
-    def comparisons(self) -> list[ComparisonPayload]:
+    def comparisons(self) -> list[ComparisonResult]:
         """Comparisons that it made, and those that it could not make."""
-        return self.payload.get("comparisons", [])
+        return self.sent.comparisons
 
     @property
     def stood_down(self) -> bool:
         """Whether it compared nothing without an excuse: nothing was missing, and the subject offers it."""
-        is_excused = self.payload.get("left_out") or not self.payload.get("promised", True)
+        is_excused = self.sent.left_out or not self.sent.promised
         return self.outcome in ("skipped", "xfailed") and not self.comparisons and not is_excused
 
     @property
     def has_compared(self) -> bool:
         """Whether it made a comparison: NOT-COMPARED is none."""
-        return any(one["verdict"] != Verdict.NOT_COMPARED for one in self.comparisons)
+        return any(one.verdict != Verdict.NOT_COMPARED for one in self.comparisons)
 
     @property
     def case_id(self) -> str | None:
         """Id of its case."""
-        case, fault = self.payload.get("case"), self.payload.get("fault")
-        return case["id"] if case else fault["case"] if fault else None
+        case, fault = self.sent.case, self.sent.fault
+        return case.id if case else fault.case if fault else None
 
     @property
     def is_flaky(self) -> bool:
@@ -104,17 +108,17 @@ class TestResult:
     @property
     def is_told(self) -> bool:
         """Whether this plugin wrote its failure text."""
-        return any(self.payload.get(name) for name in ("cause", "fault", "left_out"))
+        return any((self.sent.cause, self.sent.fault, self.sent.left_out))
 
     @property
     def ended_as(self) -> Ending:
         """Kind of its failure: a finding about the subject counts more than an error of the machine."""
         if self.outcome not in FAILING:
             return Ending.WRONG if self.is_odd else Ending.PASSES
-        wrong = [one["what"] for one in self.comparisons if one["verdict"] == Verdict.WRONG]
+        wrong = [one.what for one in self.comparisons if one.verdict == Verdict.WRONG]
         of_model = [what for what in wrong if ComparisonName.parse(what).kind is not ComparisonKind.TIME]
-        fault = self.payload.get("fault")
-        if not of_model and ((fault and fault["infrastructure"]) or self.payload.get("left_out") in MISSING):
+        fault = self.sent.fault
+        if not of_model and ((fault and fault.infrastructure) or self.sent.left_out in MISSING):
             return Ending.INFRASTRUCTURE
         return Ending.SLOWER if wrong and not of_model and not fault else Ending.WRONG
 
@@ -123,50 +127,50 @@ class TestResult:
         """Reason for its failure, one sentence; empty if it did not fail."""
         if self.outcome not in FAILING and not self.is_odd:
             return ""
-        fault, made = self.payload.get("fault"), self.comparisons
-        wrong = [one for one in made if one["verdict"] == Verdict.WRONG]
-        left = wrong or [one for one in made if not one["passes"] and not fault]
+        fault, made = self.sent.fault, self.comparisons
+        wrong = [one for one in made if one.verdict == Verdict.WRONG]
+        left = wrong or [one for one in made if not one.passes and not fault]
         if left:
             more = len(wrong) - 1
-            return f"{left[0]['what']}: {left[0]['measured']}" + (f" (and {more} more)" if more > 0 else "")
-        return (fault["why"] if fault else self.payload.get("reason") or self.reason) or NOT_OURS
+            return f"{left[0].what}: {left[0].measured}" + (f" (and {more} more)" if more > 0 else "")
+        return (fault.why if fault else self.sent.reason or self.reason) or NOT_OURS
 
-    def to_json(self, options: Sequence[str], root: Path) -> JudgedTest:
-        """Return the result as JSON values."""
+    def judged(self, options: Sequence[str], root: Path) -> JudgedTest:
+        """Return the test as the run's result has it."""
         file, line = self.place or (None, None)
-        return {
-            "nodeid": self.nodeid,
-            "file": file,
-            "line": line,
-            "outcome": "flaky" if self.is_flaky else self.outcome,
-            "ended_as": self.ended_as,
-            "why": self.why,
-            "reason": self.reason,
-            "case": self.case_id,
-            "failed_before": self.failed_before,
-            "rerun": rerun(self.nodeid, options, root) if self.why else None,
-            "left_out": self.payload.get("left_out"),
-            "fault": self.payload.get("fault"),
-            "cause": self.payload.get("cause"),
-            "comparisons": self.comparisons,
-        }
+        return JudgedTest(
+            nodeid=self.nodeid,
+            file=file,
+            line=line,
+            outcome="flaky" if self.is_flaky else self.outcome,
+            ended_as=self.ended_as,
+            why=self.why,
+            reason=self.reason,
+            case=self.case_id,
+            failed_before=self.failed_before,
+            rerun=rerun(self.nodeid, options, root) if self.why else None,
+            left_out=self.sent.left_out,
+            fault=self.sent.fault,
+            cause=self.sent.cause,
+            comparisons=self.comparisons,
+        )
 
-    def add(self, outcome: str, payload: TestPayload, reason: str) -> None:
+    def add(self, outcome: str, sent: WorkerReport, reason: str) -> None:
         """Add the report of another phase. The gravest outcome counts; after a retried failure, the new one."""
         self.failed_before += outcome == AGAIN
         if self.outcome == AGAIN:
-            self.outcome, self.reason, self.payload = outcome, reason, payload
+            self.outcome, self.reason, self.sent = outcome, reason, sent
             return
         if gravity(outcome) > gravity(self.outcome):
             self.outcome, self.reason = outcome, reason
-        self.payload = {**self.payload, **payload}
+        self.sent = sent.after(self.sent)
         self.__post_init__()
 
-    def hold(self, made: Sequence[ComparisonPayload]) -> None:
+    def hold(self, made: Sequence[ComparisonResult]) -> None:
         """Add comparisons that no report contained; fail the test if one does not pass."""
         more = [one for one in made if one not in self.comparisons]
-        self.payload = {**self.payload, "comparisons": [*self.comparisons, *more]}
-        if self.outcome == "xfailed" and not all(one["passes"] for one in made):
+        self.sent = replace(self.sent, comparisons=[*self.comparisons, *more])
+        if self.outcome == "xfailed" and not all(one.passes for one in made):
             self.outcome = "failed"
         self.__post_init__()
 
@@ -196,53 +200,30 @@ def gravity(outcome: str) -> int:
     return GRAVITY.index(outcome) if outcome in GRAVITY else len(GRAVITY)
 
 
-class Outside(TypedDict):
-    """A comparison beyond the run's own limits in a case whose tests passed."""
-
-    what: str
-    verdict: str
-    measured: str
-    allowed_by: list[str]
-    """Tests with limits that allow it; empty if no test of the run checks it."""
-
-
-class JudgedCase(CasePayload):
-    """A case: ``passes`` is the verdict of its tests, ``within`` that of the run's own limits."""
-
-    within: bool
-    outside: list[Outside]
-    """Comparisons beyond the run's own limits, though the case passes."""
-    unjudged: list[str]
-    """WRONG comparisons that no test judged, although a test should have."""
-
-
-def judged_by_tests(case: CasePayload, tests: Sequence[TestResult]) -> JudgedCase:
+def judged_by_tests(case: CaseResult, tests: Sequence[TestResult]) -> CaseResult:
     """Judge a case by its tests, or under the run's own limits if no test compared anything."""
     failed = any(test.outcome in FAILING for test in tests)
-    judged = {one["what"] for test in tests for one in test.comparisons}
-    wrong = [one["what"] for one in case["comparisons"] if one["verdict"] == Verdict.WRONG]
+    judged = {one.what for test in tests for one in test.comparisons}
+    wrong = [one.what for one in case.comparisons if one.verdict == Verdict.WRONG]
     is_left = not judged or any(test.stood_down for test in tests)
     unjudged = [what for what in wrong if what not in judged] if is_left and not failed else []
-    passes = not failed and not unjudged and (bool(judged) or case["passes"])
+    passes = not failed and not unjudged and (bool(judged) or case.passes)
     outside = [
-        Outside(
-            what=one["what"], verdict=one["verdict"], measured=one["measured"], allowed_by=_allowing(one["what"], tests)
-        )
-        for one in case["comparisons"]
-        if not one["passes"]
+        OutsideLimits(one.what, one.verdict, one.measured, _allowing(one.what, tests))
+        for one in case.comparisons
+        if not one.passes
     ]
-    within = case["passes"]
-    return {**case, "passes": passes, "within": within, "outside": outside if passes else [], "unjudged": unjudged}
+    return replace(case, passes=passes, within=case.passes, outside=outside if passes else [], unjudged=unjudged)
 
 
 def _allowing(what: str, tests: Sequence[TestResult]) -> list[str]:
-    return [test.nodeid for test in tests if any(one["what"] == what and one["passes"] for one in test.comparisons)]
+    return [test.nodeid for test in tests if any(one.what == what and one.passes for one in test.comparisons)]
 
 
 NO_BOXES = f"no page has a box on either side, so equal boxes prove nothing; {CHECK_BOXES}"
 
 
-def remarks(cases: Sequence[JudgedCase]) -> Iterator[str]:
+def remarks(cases: Sequence[CaseResult]) -> Iterator[str]:
     """Yield a sentence for each thing that the cases together cannot show."""
-    if cases and not any(sides for case in cases for sides in case["boxes"].values()):
+    if cases and not any(sides for case in cases for sides in case.boxes.values()):
         yield NO_BOXES

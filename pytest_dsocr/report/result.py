@@ -1,26 +1,21 @@
-"""Result of one run: totals over its tests, and its verdict."""
+"""Verdict of a run, and its result for the file and the views."""
 
 import platform
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import starmap
-from pathlib import PurePosixPath
-from typing import Any, TypedDict
+
+from msgspec.structs import replace
 
 import pytest_dsocr
 from pytest_dsocr.base.words import count, listed
-from pytest_dsocr.compare.verdict import SEVERITY, Reason, Symptom, Verdict
-from pytest_dsocr.contract import COMPARED
-from pytest_dsocr.records.config import MISSING, Level
-from pytest_dsocr.records.names import TensorName
+from pytest_dsocr.compare.verdict import SEVERITY, Reason, Verdict
 from pytest_dsocr.records.provenance import versions
-from pytest_dsocr.report.budget import Spending
-from pytest_dsocr.report.causes import FailureCause, causes_of
-from pytest_dsocr.report.collection import Collected
+from pytest_dsocr.report.document import Environment, Looser, RunJson
 from pytest_dsocr.report.file import FINISHED, OF_PYTEST, Ending, gravest, head, now
-from pytest_dsocr.report.outcomes import FAILING, TestResult, remarks
-from pytest_dsocr.report.payload import ComparisonPayload, number
+from pytest_dsocr.report.outcomes import remarks
+from pytest_dsocr.report.totals import RunTotals
 from pytest_dsocr.report.words import by_engine, compression_of, readings_in_words
 
 MOST_NAMED = 3
@@ -28,148 +23,10 @@ MOST_NOT_ENDED = 100
 """Number of unfinished tests that the file names at most."""
 NOTHING_COMPARED = "no comparison was made"
 ONLY_EXPECTED = "only tests that are expected to fail compared anything"
-LEVELS = tuple(map(str, Level))
-OF_INPUTS = frozenset((*COMPARED, "inputs"))
-OF_TEXT = frozenset(("read", "text", "spans", "boxes", "result.mmd", "artefacts"))
 
 
-class Missing(TypedDict):
-    """Something that was missing, and whether that was allowed."""
-
-    what: str
-    """A word of ``--dsocr-allow-missing``."""
-    why: str
-    tests: int
-    """Number of tests that could not compare."""
-    allowed: bool
-    """Whether the run allowed this; the tests were then skipped instead of failing."""
-
-
-class Looser(TypedDict):
-    """A limit that allowed more than usual."""
-
-    allowed: float
-    usual: float
-    by: str
-    """Source of the limit; empty for a marker of the test."""
-    tests: int
-    """Number of tests with this limit."""
-
-
-class RunResult(Collected):
+class RunResult(RunTotals):
     """Collected tests and cases, totals over them, and the verdict so far."""
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Number of comparisons by verdict."""
-        return Counter(one["verdict"] for one in self._compared())
-
-    @property
-    def made(self) -> int:
-        """Number of comparisons made, without those that are NOT-COMPARED."""
-        return sum(number for verdict, number in self.counts.items() if verdict != Verdict.NOT_COMPARED)
-
-    @property
-    def has_compared(self) -> bool:
-        """Whether a test that is expected to pass compared anything."""
-        return any(test.has_compared for test in self.tests.values() if test.outcome != "xfailed")
-
-    @property
-    def worst_drift(self) -> tuple[float, str]:
-        """Largest relative error inside a tolerance, and the suite that measured it."""
-        drifts = (
-            (number(one["error"]), suite_of(test.nodeid))
-            for test in self.tests.values()
-            for one in test.comparisons
-            if one["verdict"] == Verdict.DRIFT
-        )
-        return max(drifts, default=(0.0, ""))
-
-    @property
-    def suites(self) -> list[str]:
-        """The suites whose tests compared anything."""
-        return sorted({suite_of(test.nodeid) for test in self.tests.values() if test.has_compared})
-
-    @property
-    def failing(self) -> list[TestResult]:
-        """The tests that failed."""
-        return [test for test in self.tests.values() if test.outcome in FAILING]
-
-    @property
-    def flaky(self) -> list[TestResult]:
-        """The tests that passed only when they were run again."""
-        return [test for test in self.tests.values() if test.is_flaky]
-
-    @property
-    def odd(self) -> Mapping[str, int]:
-        """Number of tests by outcome, for outcomes that are unknown to pytest."""
-        return Counter(test.outcome for test in self.tests.values() if test.is_odd)
-
-    @property
-    def causes(self) -> list[FailureCause]:
-        """The failures by their cause."""
-        return causes_of(self.cases, [test for test in self.tests.values() if test.why])
-
-    @property
-    def suspicious(self) -> list[tuple[str, float]]:
-        """First place in each case with a drift above that of correct implementations, and the drift."""
-        found = [
-            (case["id"], next((one for one in case["comparisons"] if Symptom.SUSPICIOUS in one["signs"]), None))
-            for case in self.cases
-        ]
-        return [(f"{name}, {one['what']}", number(one["error"])) for name, one in found if one]
-
-    @property
-    def not_looked_at(self) -> str:
-        """Sentence about stages that the subject's level hides; empty if nothing was compared."""
-        level = self.run["level"] if self.run else None
-        return Level(int(level[1:])).hides if level else ""
-
-    @property
-    def not_offered(self) -> dict[str, list[str]]:
-        """Comparisons that the subject does not offer, by the level that includes them."""
-        found: dict[str, list[str]] = {}
-        named = (one["what"] for one in self._compared() if one["reason"] == Reason.NOT_OFFERED)
-        for what in dict.fromkeys(named):
-            found.setdefault(str(level_of_comparison(what)), []).append(what)
-        return dict(sorted(found.items()))
-
-    @property
-    def missing(self) -> list[Missing]:
-        """Missing things, each reason once."""
-        found = Counter(
-            (what, test.payload.get("reason") or test.reason, test.outcome not in FAILING)
-            for test in self.tests.values()
-            if (what := test.payload.get("left_out")) in MISSING and what
-        )
-        return [Missing(what=one[0], why=one[1], tests=tests, allowed=one[2]) for one, tests in found.items()]
-
-    @property
-    def skips(self) -> Mapping[str, int]:
-        """Number of skipped tests by reason, without those that :attr:`missing` and :attr:`above` count."""
-        skipped = (test for test in self.tests.values() if test.outcome == "skipped" and not test.comparisons)
-        return Counter(test.reason for test in skipped if test.payload.get("left_out") not in (*MISSING, *LEVELS))
-
-    @property
-    def above(self) -> Mapping[str, int]:
-        """Number of tests that were skipped for a level that the subject does not offer, by level."""
-        needed = Counter(test.payload.get("left_out") or "" for test in self.tests.values())
-        return {level: needed[level] for level in LEVELS if needed[level]}
-
-    @property
-    def known_failures(self) -> Mapping[str, int]:
-        """Number of tests that failed as expected, by reason."""
-        return Counter(test.reason for test in self.tests.values() if test.outcome == "xfailed")
-
-    @property
-    def spending(self) -> Spending | None:
-        """Losses under the budget; None if no budget is set."""
-        return Spending.of(self.cases)
-
-    @property
-    def promised(self) -> bool:
-        """Whether any test was meant to compare, and not only to make its own assertions."""
-        return any(test.payload.get("promised", True) for test in self.tests.values())
 
     @property
     def why_not(self) -> Sequence[str]:
@@ -187,8 +44,8 @@ class RunResult(Collected):
         if self.failing:
             yield f"{len(self.failing)} of {count(len(self.tests), 'test')} failed"
         for case in self.cases:
-            if unjudged := case["unjudged"]:
-                yield f"{listed(unjudged, 3)} of {case['id']} WRONG, and no test judged it"
+            if unjudged := case.unjudged:
+                yield f"{listed(unjudged, 3)} of {case.id} WRONG, and no test judged it"
         for word, tests in self.odd.items():
             yield f"{count(tests, 'test')} ended as {word!r}"
         yield from self.plan.why_not(failing=bool(self.failing))
@@ -229,28 +86,28 @@ class RunResult(Collected):
             yield f" {self.spending.in_short}"
         if self.looser:
             yield f" within looser limits: {', '.join(starmap(_in_words, self.looser.items()))}"
-        if self.run and self.run["shard"]:
-            yield f", shard {self.run['shard'].replace('/', ' of ')} by {self.run['given_by'].get('shard')}"
+        if self.run and self.run.shard:
+            yield f", shard {self.run.shard.replace('/', ' of ')} by {self.run.given_by.get('shard')}"
         if left := self.not_compared:
-            yield from (f", {one} not compared" for one in _cases_in_words(self.left["listed"], left))
-        elif self.left["tests"]:
-            yield f", {self.left['tests']} of {count(self.left['of'], 'test')} left out"
-        if refused := {one for test in self.tests.values() if (one := test.payload.get("refused"))}:
+            yield from (f", {one} not compared" for one in _cases_in_words(self.left.listed, left))
+        elif self.left.tests:
+            yield f", {self.left.tests} of {count(self.left.of, 'test')} left out"
+        if refused := {one for test in self.tests.values() if (one := test.sent.refused)}:
             yield f", not offered: {listed(sorted(refused))}"
         yield from (f", {what} not offered" for what in self.offered_in_part)
 
     @property
     def offered_in_part(self) -> Iterator[str]:
         """Phrases for steps and comparisons that the subject offered only in part of the run."""
-        cases = [case for case in self.cases if case["id"] not in self.not_compared]
-        sides = [case["tokens"] for case in cases]
-        steps = [(int(one["reference"]), int(one["subject"])) for one in sides if one["subject"] is not None]
+        cases = [case for case in self.cases if case.id not in self.not_compared]
+        sides = [(case.tokens["reference"] or 0, case.tokens["subject"]) for case in cases]
+        steps = [(most, own) for most, own in sides if own is not None]
         if left := sum(max(0, most - own) for most, own in steps):
             yield f"{left} of {count(sum(most for most, _ in steps), 'step')}"
         made, absent = Counter[str](), Counter[str]()
-        for one in (one for case in cases for one in case["comparisons"]):
-            made[one["what"]] += one["verdict"] != Verdict.NOT_COMPARED
-            absent[one["what"]] += one["reason"] == Reason.NOT_OFFERED
+        for one in (one for case in cases for one in case.comparisons):
+            made[one.what] += one.verdict != Verdict.NOT_COMPARED
+            absent[one.what] += one.reason == Reason.NOT_OFFERED
         for number_absent in sorted({*absent.values()} - {0}):
             if names := [what for what in absent if absent[what] == number_absent and made[what]]:
                 yield f"{listed(names, MOST_NAMED)} of {number_absent} of {count(len(cases), 'case')}"
@@ -260,69 +117,48 @@ class RunResult(Collected):
         """Whether times were measured, but neither judged nor accepted as a baseline."""
         return bool(self.perf and self.perf["median_ms"] and not (self.perf["judgements"] or self.perf.get("accepted")))
 
-    @property
-    def not_compared(self) -> Sequence[str]:
-        """Planned cases without any comparison, if other cases have some."""
-        made = {test.case_id for test in self.tests.values() if test.has_compared}
-        found = [case for case, *_ in self.left["listed"]]
-        return [case for case in found if case not in made] if made & {*found} else []
-
-    @property
-    def looser(self) -> dict[str, Looser]:
-        """Limits above the usual ones, by name."""
-        found: dict[str, Looser] = {}
-        for test in self.tests.values():
-            for name, (allowed, usual, by) in test.payload.get("looser", {}).items():
-                own = Looser(allowed=allowed, usual=usual, by=by, tests=0)
-                one = max(found.get(name, own), own, key=lambda one: one["allowed"])
-                found[name] = {**one, "tests": found.get(name, own)["tests"] + 1}
-        return found
-
     @cached_property
     def ended(self) -> str:
         """Time of the first complete result; every file and summary has the same."""
         return now()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the whole result as JSON values."""
-        return {
+    @property
+    def document(self) -> RunJson:
+        """The whole result, for the file and for the views."""
+        return RunJson(
             **head(self.identity, FINISHED, self.ended),
-            "pytest_dsocr": pytest_dsocr.__version__,
-            "verdict": self.verdict,
-            "passes": not self.why_not,
-            "ended_as": self.ended_as,
-            "exit_status": self.plan.exit_status,
-            "planned": len(self.plan.planned),
-            "not_ended": self.plan.not_ended[:MOST_NOT_ENDED],
-            "uncollected": self.plan.uncollected,
-            "others_failed": self.plan.others_failed,
-            "comparisons": self.made,
-            "counts": {str(verdict): self.counts.get(verdict, 0) for verdict in SEVERITY[::-1]},
-            "run": self.run,
-            "compression": compression_of(self.cases),
-            "readings": readings_in_words(self.cases),
-            "looser": self.looser,
-            "budget": spending.to_json() if (spending := self.spending) else None,
-            "left": {**self.left, "not_compared": self.not_compared},
-            "perf": self.perf,
-            "elapsed": [self.elapsed[name] for name in sorted(self.elapsed)],
-            "environment": {"platform": platform.platform(), "versions": versions()},
-            "not_looked_at": self.not_looked_at,
-            "not_offered": self.not_offered,
-            "above": self.above,
-            "missing": self.missing,
-            "flaky": [test.nodeid for test in self.flaky],
-            "skips": dict(self.skips),
-            "known_failures": dict(self.known_failures),
-            "notes": [*self.notes, *remarks(self.cases)],
-            "causes": self.causes,
-            "cases": self.cases,
-            "tests": [test.to_json(self.options, self.root) for test in self.tests.values()],
-        }
-
-    def _compared(self) -> Iterator[ComparisonPayload]:
-        for test in self.tests.values():
-            yield from test.comparisons
+            pytest_dsocr=pytest_dsocr.__version__,
+            verdict=self.verdict,
+            passes=not self.why_not,
+            ended_as=self.ended_as,
+            exit_status=self.plan.exit_status,
+            planned=len(self.plan.planned),
+            not_ended=self.plan.not_ended[:MOST_NOT_ENDED],
+            uncollected=self.plan.uncollected,
+            others_failed=self.plan.others_failed,
+            comparisons=self.made,
+            counts={str(verdict): self.counts.get(verdict, 0) for verdict in SEVERITY[::-1]},
+            run=self.run,
+            compression=compression_of(self.cases),
+            readings=readings_in_words(self.cases),
+            looser=self.looser,
+            budget=self.spending,
+            left=replace(self.left, not_compared=[*self.not_compared]),
+            perf=self.perf,
+            elapsed=[self.elapsed[name] for name in sorted(self.elapsed)],
+            environment=Environment(platform.platform(), versions()),
+            not_looked_at=self.not_looked_at,
+            not_offered=self.not_offered,
+            above=dict(self.above),
+            missing=self.missing,
+            flaky=[test.nodeid for test in self.flaky],
+            skips=dict(self.skips),
+            known_failures=dict(self.known_failures),
+            notes=[*self.notes, *remarks(self.cases)],
+            causes=self.causes,
+            cases=self.cases,
+            tests=[test.judged(self.options, self.root) for test in self.tests.values()],
+        )
 
 
 def _cases_in_words(listed_cases: Sequence[Sequence[str]], left: Sequence[str]) -> Iterator[str]:
@@ -340,19 +176,4 @@ def _cases_in_words(listed_cases: Sequence[Sequence[str]], left: Sequence[str]) 
 
 
 def _in_words(name: str, one: Looser) -> str:
-    return f"{name}={one['allowed']:g} ({one['usual']:g}){' by ' * bool(one['by'])}{one['by']}"
-
-
-def suite_of(nodeid: str) -> str:
-    """Return the folder of a test's file, or the file if it has none."""
-    path = PurePosixPath(nodeid.partition("::")[0])
-    return path.parent.name or path.name
-
-
-def level_of_comparison(what: str) -> Level:
-    """Return the level at which a subject offers ``what``."""
-    if TensorName.parse(what).block is not None:
-        return Level.MODULES
-    if what in OF_TEXT:
-        return Level.TEXT
-    return Level.INPUTS if what in OF_INPUTS else Level.STAGES
+    return f"{name}={one.allowed:g} ({one.usual:g}){' by ' * bool(one.by)}{one.by}"

@@ -11,11 +11,12 @@ from pytest_dsocr.base.words import count, entry, listed, plain, relative_path
 from pytest_dsocr.compare.verdict import Symptom, Verdict
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.report import words
+from pytest_dsocr.report.case_result import number
 from pytest_dsocr.report.causes import FailureCause, also_failed, in_words, label
 from pytest_dsocr.report.ci import errors
+from pytest_dsocr.report.document import Missing
 from pytest_dsocr.report.outcomes import remarks
-from pytest_dsocr.report.payload import number
-from pytest_dsocr.report.result import Missing, RunResult
+from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.times import in_line, in_table, table
 
 if TYPE_CHECKING:
@@ -58,13 +59,13 @@ class Summary:
     def show(self, reporter: pytest.TerminalReporter) -> None:
         """Write the section, followed by GitHub's annotations."""
         reporter.write_sep("=", TITLE)
-        for line in (*self.lines, *_safely("annotations", lambda: map(TerminalLine, errors(self.result.to_json())))):
+        for line in (*self.lines, *_safely("annotations", lambda: map(TerminalLine, errors(self.result.document)))):
             reporter.write_line(line.text, **line.markup)
 
     def folded(self, reports: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
         """Return one failure of each cause, which names the others; with ``-v`` all failures."""
         try:
-            causes = {one["tests"][0]: one for one in self.result.causes if one["tests"] and not self.verbose}
+            causes = {one.tests[0]: one for one in self.result.causes if one.tests and not self.verbose}
         except Exception:  # which the summary shows
             causes = {}
         told = {nodeid for nodeid, test in self.result.tests.items() if causes and test.is_told}
@@ -78,7 +79,7 @@ class Summary:
 
     def _causes(self) -> Iterator[TerminalLine]:
         causes = self.result.causes
-        large = [one for one in causes if one["cases"] or len(one["tests"]) > 1]
+        large = [one for one in causes if one.cases or len(one.tests) > 1]
         shown = [*(one for one in causes[:1] if large and one not in large), *large][:MOST_CAUSES]
         for one in shown:
             others, how = also_failed(one), "" if self.verbose else WITH_V
@@ -136,11 +137,11 @@ class Summary:
 
     def _drifts(self) -> Iterator[TerminalLine]:
         """Yield the cases with the largest drift over all stages, whichever tests were selected."""
-        is_right = all(case["passes"] for case in self.result.cases)
-        drifts = [(case, error) for case in self.result.cases if is_right and (error := number(case["worst_error"]))]
+        is_right = all(case.passes for case in self.result.cases)
+        drifts = [(case, error) for case in self.result.cases if is_right and (error := number(case.worst_error))]
         for case, error in sorted(drifts, key=lambda drift: -drift[1])[:MOST_DRIFTING]:
-            whole = f"{error:.1e} of the whole case, {words.counts(case['counts'])}"
-            yield from _labelled("largest drift", f"{case['id']}: {whole}")
+            whole = f"{error:.1e} of the whole case, {words.counts(case.counts)}"
+            yield from _labelled("largest drift", f"{case.id}: {whole}")
         for where, least in self.result.suspicious[:MOST_DRIFTING]:
             yield from _labelled("SUSPICIOUS", f"{where}: {least:.1e}, {Symptom.SUSPICIOUS.sentence}", NOTED)
 
@@ -155,11 +156,11 @@ class Summary:
 
     def _beside(self) -> Iterator[TerminalLine]:
         """Yield findings that do not change the verdict: comparisons outside the limits, flaky tests, notes."""
-        outside = [(case, one) for case in self.result.cases for one in case["outside"]]
+        outside = [(case, one) for case in self.result.cases for one in case.outside]
         for case, one in outside[:MOST]:
-            by = f"allowed by {listed(one['allowed_by'], 2)}" if one["allowed_by"] else "no test of this run checks it"
-            found = f"{one['what']} {one['verdict']}: {one['measured']}"
-            yield from _labelled("outside limits", f"{case['id']}, {found}; {by}", NOTED)
+            by = f"allowed by {listed(one.allowed_by, 2)}" if one.allowed_by else "no test of this run checks it"
+            found = f"{one.what} {one.verdict}: {one.measured}"
+            yield from _labelled("outside limits", f"{case.id}, {found}; {by}", NOTED)
         yield from _more(outside)
         for test in self.result.flaky[:MOST]:
             failures = count(test.failed_before, "failure")
@@ -173,24 +174,24 @@ class Summary:
     def _left_out(self) -> Iterator[TerminalLine]:
         if sentence := self.result.not_looked_at:
             yield TerminalLine(sentence, NOTED)
-        if (left := self.result.left)["tests"]:
-            by = f" by {', '.join(left['by'])}" if left["by"] else ""
-            which = f"{left['tests']} of {count(left['of'], 'test')}{by}: {listed(left['names'])}"
+        if (left := self.result.left).tests:
+            by = f" by {', '.join(left.by)}" if left.by else ""
+            which = f"{left.tests} of {count(left.of, 'test')}{by}: {listed(left.names)}"
             yield from _labelled("left out", which, NOTED)
         for level, names in self.result.not_offered.items():
             if level not in self.result.above or self.verbose:
                 yield from _labelled("not offered", f"{level}: {listed(names)}", NOTED)
         if above := self.result.above:
-            own = self.result.run["level"] if self.result.run else None
+            own = self.result.run.level if self.result.run else None
             offered = next((level.meaning for level in Level if str(level) == own), "is offered")
             needed = ", ".join(f"{tests} {level}" for level, tests in above.items())
             asking = f"{count(sum(above.values()), 'test')} {'needs' if sum(above.values()) == 1 else 'need'}"
             yield from _labelled("not offered", f"{asking} more than {offered}: {needed}", NOTED)
         for alike in _alike(self.result.missing):
-            asking, others = count(sum(one["tests"] for one in alike), "test"), len(alike) - 1
-            allowed, needed = alike[0]["allowed"], f"needed by {asking}: {alike[0]['why']}"
+            asking, others = count(sum(one.tests for one in alike), "test"), len(alike) - 1
+            allowed, needed = alike[0].allowed, f"needed by {asking}: {alike[0].why}"
             what, markup = ("skipped", NOTED) if allowed else ("missing", BAD)
-            name = f"{alike[0]['what']} (allowed)" if allowed else alike[0]["what"]
+            name = f"{alike[0].what} (allowed)" if allowed else alike[0].what
             yield from _labelled(what, f"{name}, {needed}", markup, 3)
             if others:
                 yield from _labelled("", f"and {others} more", markup)
@@ -218,8 +219,8 @@ def _safely(what: str, make: Callable[[], Iterable[TerminalLine]]) -> Iterator[T
 
 def _alike(missing: Sequence[Missing]) -> Iterator[Sequence[Missing]]:
     """Group missing things by kind and by whether the run allows them: all unrecorded pages are one group."""
-    for what, allowed in dict.fromkeys((one["what"], one["allowed"]) for one in missing):
-        yield [one for one in missing if (one["what"], one["allowed"]) == (what, allowed)]
+    for what, allowed in dict.fromkeys((one.what, one.allowed) for one in missing):
+        yield [one for one in missing if (one.what, one.allowed) == (what, allowed)]
 
 
 def _more(found: Sized) -> Iterator[TerminalLine]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pytest_dsocr.base.words import aligned, count
 from pytest_dsocr.report.parts import COLLECTING, COMPARING, STARTING, TESTS, WAITING
-from pytest_dsocr.report.payload import ElapsedPayload
+from pytest_dsocr.report.worker_report import ProcessTimes
 from pytest_dsocr.timing.summary import ms
 
 PARTS: Mapping[str, str] = {
@@ -29,22 +29,22 @@ LEAST_S = 0.05
 """Least time of an activity in the line."""
 
 
-def by_part(processes: Sequence[ElapsedPayload]) -> dict[str, float]:
+def by_part(processes: Sequence[ProcessTimes]) -> dict[str, float]:
     """Return the seconds of each activity over all processes, and the rest of their time as ``other``."""
-    tests = sorted({name for one in processes for name in one["seconds"] if name.startswith(TESTS)})
-    parts = {name: sum(one["seconds"].get(name, 0.0) for one in processes) for name in (*PARTS, *tests)}
-    had_s = sum(one["elapsed_s"] for one in processes)
+    tests = sorted({name for one in processes for name in one.seconds if name.startswith(TESTS)})
+    parts = {name: sum(one.seconds.get(name, 0.0) for one in processes) for name in (*PARTS, *tests)}
+    had_s = sum(one.elapsed_s for one in processes)
     return {**parts, OTHER: max(0.0, had_s - sum(parts.values()))}
 
 
-def in_line(processes: Sequence[ElapsedPayload]) -> str:
+def in_line(processes: Sequence[ProcessTimes]) -> str:
     """Return the elapsed time in one line, without negligible activities."""
     parts = [f"{name} {seconds:.1f}" for name, seconds in by_part(processes).items() if seconds >= LEAST_S]
-    longest_s = max(one["elapsed_s"] for one in processes)
+    longest_s = max(one.elapsed_s for one in processes)
     return f"{longest_s:.1f} s on {count(len(processes), 'worker')}: {', '.join(parts) or 'nothing of note'}"
 
 
-def in_table(processes: Sequence[ElapsedPayload]) -> Iterator[str]:
+def in_table(processes: Sequence[ProcessTimes]) -> Iterator[str]:
     """Yield a line for each activity: seconds, share and meaning."""
     found = by_part(processes)
     all_s = sum(found.values()) or 1.0

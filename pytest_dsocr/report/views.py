@@ -1,21 +1,22 @@
-"""A result as Markdown and as an HTML page that needs no network, made from the values of the JSON file."""
+"""A result as Markdown and as an HTML page that needs no network, made from what the JSON file keeps."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_dsocr.base.files import templates, write_whole
 from pytest_dsocr.base.words import count, entry, fit, listed, plain, relative_path, short
 from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.report import words
 from pytest_dsocr.report.budget import two_digits
+from pytest_dsocr.report.case_result import Number, number
 from pytest_dsocr.report.causes import also_failed, by_first, function_of, in_words, label
-from pytest_dsocr.report.file import INDEX_NAME, SUMMARY_NAME
-from pytest_dsocr.report.payload import Number, number
+from pytest_dsocr.report.document import RunJson
+from pytest_dsocr.report.file import INDEX_NAME, SUMMARY_NAME, Unfinished
 from pytest_dsocr.report.times import rows
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ MOST, NAMED, COLUMNS = 50, 6, 300
 OF_CAUSES = ("test", "as", "found", "why", "also failed")
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 """Characters that Markdown interprets, including those that turn an address into a link."""
-ResultView = Mapping[str, Any]
+ResultView = RunJson | Unfinished
 
 
 def write_summary(result: ResultView, folder: Path) -> Path:
@@ -65,71 +66,66 @@ def part(title: str, lines: Iterator[str]) -> Iterator[str]:
 
 
 def _lines(result: ResultView) -> Iterator[str]:
-    yield f"## pytest-dsocr: {result['ended_as']}"
-    yield ""
-    yield cell(result["verdict"])
-    yield ""
-    for one in result.get("causes", ()):
-        if one["cases"]:
+    finished = result if isinstance(result, RunJson) else None
+    yield from (f"## pytest-dsocr: {result.ended_as}", "", cell(result.verdict), "")
+    for one in finished.causes if finished else ():
+        if one.cases:
             yield f"**{label(one)}** {cell(in_words(one))}"
             yield ""
-    yield from table(("", ""), [*_run(result)])
-    yield from part("What is wrong", table(OF_CAUSES, [*wrong(result)]))
-    yield from part(
-        "Lost to fewer bits", table(("loss", "mean", "interval", "allowed", "the most", "on"), [*_lost(result)])
-    )
+    when = f"{result.started} to {result.ended or 'its refusal'}, {result.id}"
+    sides = [*_run(finished)] if finished else []
+    yield from table(("", ""), [*sides, ("commit", result.commit or "unknown"), ("run", when)])
+    tests = [] if finished is None else [test.rerun or "" for _, test in by_first(finished.causes, finished.tests)]
+    if finished:
+        yield from _parts(finished)
+    again = (f"    {plain(command)}" for command in (*tests[:MOST], result.command))
+    yield from part("To run again", again)
+
+
+def _parts(result: RunJson) -> Iterator[str]:
+    yield from part("What is wrong", table(OF_CAUSES, [*_wrong(result)]))
+    losses = ("loss", "mean", "interval", "allowed", "the most", "on")
+    yield from part("Lost to fewer bits", table(losses, [*_lost(result)]))
     yield from part("Slower", table(("stage", "baseline", "this run", "ratio", "interval"), [*_slower(result)]))
     yield from part("Missing", table(("what", "tests", "why"), [*_missing(result)]))
-    yield from part("To run again", _again(result))
 
 
-def _run(result: ResultView) -> Iterator[tuple[str, str]]:
-    if run := result.get("run"):
-        yield "subject", words.subject_in_words(run)
-        yield "reference", words.reference_in_words(run)
-    if "counts" in result:
-        found = words.counts(result["counts"]) or "none"
-        yield "comparisons", f"{result['comparisons']} in {count(len(result['cases']), 'case')}: {found}"
-    if first_token := words.first_token_in_words(result.get("cases", ())):
+def _run(result: RunJson) -> Iterator[tuple[str, str]]:
+    if result.run:
+        yield "subject", words.subject_in_words(result.run)
+        yield "reference", words.reference_in_words(result.run)
+    found = words.counts(result.counts) or "none"
+    yield "comparisons", f"{result.comparisons} in {count(len(result.cases), 'case')}: {found}"
+    if first_token := words.first_token_in_words(result.cases):
         yield "first token", first_token
-    yield "commit", result["commit"] or "unknown"
-    yield "run", f"{result['started']} to {result['ended'] or 'its refusal'}, {result['id']}"
 
 
-def wrong(result: ResultView) -> Iterator[tuple[str, ...]]:
+def _wrong(result: RunJson) -> Iterator[tuple[str, ...]]:
     """Yield a row for each cause: the test to read, its ending and finding, the reason, and the other tests."""
-    for one, test in by_first(result):
-        why = one["why"] if one["why"] != test["why"] else ""
-        yield "".join(function_of(test["nodeid"])), test["ended_as"], test["why"], why, also_failed(one, NAMED)
+    for one, test in by_first(result.causes, result.tests):
+        why = one.why if one.why != test.why else ""
+        yield "".join(function_of(test.nodeid)), test.ended_as, test.why, why, also_failed(one, NAMED)
 
 
-def _lost(result: ResultView) -> Iterator[tuple[str, ...]]:
+def _lost(result: RunJson) -> Iterator[tuple[str, ...]]:
     """Yield a row for each loss, if a budget is set."""
-    for one in (result.get("budget") or {}).get("lost", ()):
-        interval = " to ".join(map(two_digits, one["interval"] or ()))
-        allowed = "no limit" if one["allowed"] is None else two_digits(one["allowed"])
-        yield one["name"], two_digits(one["mean"]), interval, allowed, two_digits(one["worst"]), one["where"]
+    for one in result.budget.lost if result.budget else ():
+        interval = " to ".join(map(two_digits, one.interval or ()))
+        allowed = "no limit" if one.allowed is None else two_digits(one.allowed)
+        yield one.name, two_digits(one.mean), interval, allowed, two_digits(one.worst), one.where
 
 
-def _slower(result: ResultView) -> Iterator[tuple[str, ...]]:
-    for one in rows(result["perf"]) if result.get("perf") else ():
+def _slower(result: RunJson) -> Iterator[tuple[str, ...]]:
+    for one in rows(result.perf) if result.perf else ():
         if one.pace == "SLOWER":
             yield one.quantity, one.baseline, one.median, one.ratio, one.interval
 
 
-def _missing(result: ResultView) -> Iterator[tuple[str, str, str]]:
-    for one in result.get("missing", ()):
-        yield one["what"] + (" (allowed)" if one["allowed"] else ""), str(one["tests"]), one["why"]
-    left = result.get("counts", {}).get(Verdict.NOT_COMPARED, 0)
-    if left:
+def _missing(result: RunJson) -> Iterator[tuple[str, str, str]]:
+    for one in result.missing:
+        yield one.what + (" (allowed)" if one.allowed else ""), str(one.tests), one.why
+    if left := result.counts[Verdict.NOT_COMPARED]:
         yield "comparisons", str(left), "not made; see the cases in index.html"
-
-
-def _again(result: ResultView) -> Iterator[str]:
-    """Yield the commands to run a test of each cause and the whole run, indented as code."""
-    tests = [test["rerun"] for _, test in by_first(result)]
-    for command in (*tests[:MOST], result["command"]):
-        yield f"    {plain(command)}"
 
 
 # A change of the vendor's files, for a terminal and for the issue that a job opens.
@@ -178,12 +174,12 @@ def _files(change: VendorChange) -> str:
 TEMPLATE = "index.html.j2"
 
 
-def write_index(result: Mapping[str, Any], folder: Path) -> Path:
+def write_index(result: RunJson, folder: Path) -> Path:
     """Write the HTML page of a result next to its pictures; see ``write_whole`` for errors."""
     return write_whole(folder / INDEX_NAME, html(result))
 
 
-def html(result: Mapping[str, Any]) -> str:
+def html(result: RunJson) -> str:
     """Return the HTML page; everything from the result is escaped."""
     from pytest_dsocr.compare.diff import DiffSide  # brings rapidfuzz, which a run that compares nothing does not need
 
@@ -191,17 +187,17 @@ def html(result: Mapping[str, Any]) -> str:
     environment.filters |= {"in_words": words.counts, "error": _error, "of": count, "short": short}
     environment.filters |= {"cause": in_words, "label": label, "also_failed": also_failed}
     environment.filters |= {"two": two_digits, "share": _share}
-    run = result["run"]
+    run = result.run
     sides = (words.reference_in_words(run), words.subject_in_words(run)) if run else None
     return environment.get_template(TEMPLATE).render(
         result=result,
         sides=sides,
-        times=list(rows(result["perf"])) if result.get("perf") else [],
+        times=[*rows(result.perf)] if result.perf else [],
         not_offered=Reason.NOT_OFFERED,
         tag_of={DiffSide.REFERENCE: "del", DiffSide.SUBJECT: "ins"},
         by_engine=words.BY_ENGINE,
-        tests={test["nodeid"]: test for test in result["tests"]},
-        behind={case for one in result["causes"] for case in one["cases"][1:]},
+        tests={test.nodeid: test for test in result.tests},
+        behind={case for one in result.causes for case in one.cases[1:]},
         first_wrong=words.first_wrong,
     )
 

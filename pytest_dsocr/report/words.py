@@ -7,15 +7,16 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_dsocr.base.words import HASH_CHARACTERS, PACKAGE, count, in_shell, relative_path
 from pytest_dsocr.compare.readings import SURE, excluded
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
-    from pytest_dsocr.report.payload import CasePayload, RunPayload
+    from pytest_dsocr.report.case_result import CaseResult
     from pytest_dsocr.report.result import RunResult
+    from pytest_dsocr.report.run_sides import RunSides
 
 
 BY_ENGINE = "by the engine, equal to the vendor's code where recorded"
@@ -47,46 +48,44 @@ def first_wrong(what: str, right_before: int) -> str:
     )
 
 
-def reference_in_words(run: RunPayload) -> str:
+def reference_in_words(run: RunSides) -> str:
     """Return the kind of the reference, its key, and its version of the vendor's files."""
-    made = run["provenance"]
-    if run["reference"] == "engine":
-        held = (
-            f"{relative_path(run['where'])} answers for its own cases" if run["where"] else "no recording has this key"
-        )
-        return f"{BY_ENGINE}, {run['key']} ({held})"
-    how = f"recorded on {made['date']}" if run["reference"] == "recorded" else "live"
-    main_file = next(iter(made["vendor_sha256"].values()), "unknown")[:HASH_CHARACTERS]
-    nearest = f", {run['nearest']}" if run.get("nearest") else ""
-    return f"{how}{nearest}, {run['key']}, vendor's file {main_file} ({relative_path(run['where'])})"
+    made = run.provenance
+    if run.reference == "engine":
+        held = f"{relative_path(run.where)} answers for its own cases" if run.where else "no recording has this key"
+        return f"{BY_ENGINE}, {run.key} ({held})"
+    how = f"recorded on {made.date}" if run.reference == "recorded" else "live"
+    main_file = next(iter(made.vendor_sha256.values()), "unknown")[:HASH_CHARACTERS]
+    nearest = f", {run.nearest}" if run.nearest else ""
+    return f"{how}{nearest}, {run.key}, vendor's file {main_file} ({relative_path(run.where)})"
 
 
-def by_engine(cases: Sequence[CasePayload]) -> str:
+def by_engine(cases: Sequence[CaseResult]) -> str:
     """Return for how many cases the engine was the reference; empty for none."""
-    number = sum(case["by_engine"] for case in cases)
+    number = sum(case.by_engine for case in cases)
     some = f"{number} of {count(len(cases), 'case')} " if number < len(cases) else ""
     return f", {some}{BY_ENGINE}" if number else ""
 
 
-def first_token_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
+def first_token_in_words(cases: Sequence[CaseResult]) -> str:
     """Return the time to the first text of a subject that streams; empty for other subjects."""
-    took = [one["first_token_ms"] for one in cases if isinstance(one.get("first_token_ms"), int | float)]
+    took = [one.first_token_ms for one in cases if isinstance(one.first_token_ms, int | float)]
     if not took:
         return ""
     return f"{median(took):.0f} ms in the median of {count(len(took), 'case')}, {max(took):.0f} ms at most"
 
 
-def compression_of(cases: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
+def compression_of(cases: Sequence[CaseResult]) -> dict[str, int | float] | None:
     """Return vision tokens per page and text tokens per vision token; None if no case counts them."""
-    counted = [one["compression"] for one in cases if one.get("compression")]
+    counted = [one.compression for one in cases if one.compression]
     if not counted:
         return None
-    vision, text = (sum(one[name] for one in counted) for name in ("vision_tokens", "text_tokens"))
+    vision, text = sum(one.vision_tokens for one in counted), sum(one.text_tokens for one in counted)
     found = {"vision_tokens_per_page": vision / len(counted), "text_tokens_per_vision_token": text / vision}
     return {"cases": len(counted), **found}
 
 
-def compression_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
+def compression_in_words(cases: Sequence[CaseResult]) -> str:
     """Return :func:`compression_of` in one line; empty if no case counts tokens."""
     found = compression_of(cases)
     if found is None:
@@ -95,10 +94,10 @@ def compression_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
     return f"{page:.0f} vision tokens a page, {ratio:.2f} text tokens for each, in {count(int(found['cases']), 'case')}"
 
 
-def readings_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
+def readings_in_words(cases: Sequence[CaseResult]) -> str:
     """Return the number of readings and of wrong ones; empty if each page was read once."""
-    counted = [one["readings"] for one in cases if one.get("readings")]
-    made, wrong = sum(len(one["after"]) for one in counted), sum(len(one["failing"]) for one in counted)
+    counted = [one.readings for one in cases if one.readings]
+    made, wrong = sum(len(one.after) for one in counted), sum(len(one.failing) for one in counted)
     if not counted:
         return ""
     rate = f"a fault in one of {excluded(made):.3g} readings would show up with a probability of {SURE:.0%}"
@@ -106,10 +105,10 @@ def readings_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
     return f"{made} of {count(len(counted), 'case')}, {found}"
 
 
-def subject_in_words(run: RunPayload) -> str:
+def subject_in_words(run: RunSides) -> str:
     """Return the subject, its level, checkpoint, device, dtype and attention."""
-    made = f"{run['checkpoint']}/{run['device']}-{run['dtype']}-{run['attention']}"
-    return ", ".join([run["subject"], *([run["level"]] if run["level"] else []), made])
+    made = f"{run.checkpoint}/{run.device}-{run.dtype}-{run.attention}"
+    return ", ".join([run.subject, *([run.level] if run.level else []), made])
 
 
 SUITES = "pytest_dsocr.suites"
@@ -176,14 +175,13 @@ def _compare(options: Sequence[str], test: str = "") -> str:
     return in_shell(["dsocr", "compare", *pages, *others, *(["--"] if of_pytest else []), *of_pytest])
 
 
-def record(run: RunPayload | None) -> str:
+def record(run: RunSides | None) -> str:
     """Return the command that records what the reference lacks."""
     words = ["dsocr", "vendor", "record", VENDOR]
     if run is None:
         return in_shell([*words, "PAGES"])
-    provenance: Mapping[str, Any] = run["provenance"]
-    made = [f"--{name}={provenance[name]}" for name in OF_RECORD]
-    return in_shell([*words, *run["pages"], "--presets", *run["presets"], "--prompts", *run["prompts"], *made])
+    made = [f"--{name}={getattr(run.provenance, name)}" for name in OF_RECORD]
+    return in_shell([*words, *run.pages, "--presets", *run.presets, "--prompts", *run.prompts, *made])
 
 
 def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
@@ -194,16 +192,16 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
             return _compare([*options, option])
         return f"{result.identity.command} {option}"
 
-    by_engine = result.run is not None and result.run["reference"] == "engine"  # which was there for what is missing
-    missing = any(one["what"] == "recording" and not (by_engine and one["allowed"]) for one in result.missing)
+    by_engine = result.run is not None and result.run.reference == "engine"  # which was there for what is missing
+    missing = any(one.what == "recording" and not (by_engine and one.allowed) for one in result.missing)
     if missing and not result.counts.get(Verdict.WRONG):
         yield "to record what is missing, with the vendor's files", record(result.run)
-        if result.run and result.run["reference"] == "recorded" and result.run["subject"] != SHIPPED_SUBJECT:
+        if result.run and result.run.reference == "recorded" and result.run.subject != SHIPPED_SUBJECT:
             yield "or, without them, to let the engine stand in", again("--dsocr-reference=engine")
     elif result.failing:
-        first = next(test for one in result.causes for test in one["tests"])
+        first = next(test for one in result.causes for test in one.tests)
         yield "to run the first failing test again", rerun(first, options, result.root)
-    elif result.run and result.run["subject"] == SHIPPED_SUBJECT:
+    elif result.run and result.run.subject == SHIPPED_SUBJECT:
         yield "to test an implementation of your own", again(f"--dsocr-subject={OWN}")
-    elif result.run and result.run["reference"] in ("recorded", "engine"):
+    elif result.run and result.run.reference in ("recorded", "engine"):
         yield "to compare with the vendor's code, live", again(f"--dsocr-reference={VENDOR}")

@@ -36,9 +36,10 @@ from pytest_dsocr.reference.nearest import WAYS
 from pytest_dsocr.reference.opening import WantedReference, open_recorded, open_reference
 from pytest_dsocr.reference.protocol import OnProgress, Reference
 from pytest_dsocr.reference.recorded_case import CUT
+from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.parts import COMPARING
-from pytest_dsocr.report.payload import CasePayload, of_case
-from pytest_dsocr.report.pictures import draw, side_folder, write_sides
+from pytest_dsocr.report.pictures import draw
+from pytest_dsocr.report.side_files import side_folder, write_sides
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.run.substitution import substitute
 from pytest_dsocr.subjects.calls import current
@@ -96,7 +97,7 @@ def run_case(
     elapsed: Elapsed,
     resources: RunResources,
     again: Again | None = None,
-) -> tuple[CaseReport, CasePayload]:
+) -> tuple[CaseReport, CaseResult]:
     """Run a case under the run's own limits; return its report, and its part of the run's result.
 
     Args:
@@ -126,9 +127,7 @@ def run_case(
         report = replace(report, exchange=replace(report.exchange, explanation=explanation))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None
-    payload = of_case(report, place=place, picture=picture)
-    payload["cost"] = _cost(report.exchange, config.setup)
-    return report, payload
+    return report, CaseResult.of(report, place=place, picture=picture, cost=_cost(report.exchange, config.setup))
 
 
 def _cost(exchange: CaseRun, setup: Setup) -> dict[str, int] | None:

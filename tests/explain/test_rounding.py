@@ -27,7 +27,7 @@ from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.config import Level, Setup
 from pytest_dsocr.records.subject_result import Rounding
 from pytest_dsocr.reference.opening import WantedReference, open_recorded
-from pytest_dsocr.report.payload import CasePayload
+from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.run.case import run_case
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.subjects.calls import watching
@@ -151,7 +151,7 @@ def test_a_decode_step_is_no_pass_of_a_block() -> None:
     assert {one.given.shape[1] for one in passes} == {inputs["input_ids"].shape[1]}
 
 
-def run(name: str, folder: Path) -> tuple[CaseReport, CasePayload]:
+def run(name: str, folder: Path) -> tuple[CaseReport, CaseResult]:
     """Run a page of a subject with a mistake, on the sizes that are computed soonest."""
     own = config(checkpoint="synthetic:small", dtype="bfloat16", explain=600.0, out=None)
     wanted = WantedReference(resolve(own.checkpoint), "cpu", "bfloat16", fixed=frozenset())
@@ -171,7 +171,7 @@ def test_a_run_breaks_there_and_is_explained(tmp_path: Path) -> None:
     explanation = report.exchange.explanation
     assert explanation is not None
     assert (explanation.is_proven, explanation.mistakes) == (True, ("clip.activation-1.7",))
-    assert payload["explained"] == explanation.text
+    assert payload.explained == explanation.text
 
 
 @pytest.mark.dsocr_slow

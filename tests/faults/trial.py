@@ -26,9 +26,9 @@ from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.records.subject_result import ROUNDED_DTYPES
 from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.reference.recording import RecordedReference
+from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import judged_by_tests
-from pytest_dsocr.report.payload import of_case
 from pytest_dsocr.run.case import ask, limits_between
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
@@ -141,16 +141,16 @@ def try_at_level(fault: Fault, explainer: Explainer) -> Outcome | None:
     explained = [
         replace(one, exchange=replace(one.exchange, explanation=by)) for one, by in zip(reports, said, strict=True)
     ]
-    broken = causes_of([judged_by_tests(of_case(one, place=at), ()) for at, one in enumerate(explained)], ())
+    broken = causes_of([judged_by_tests(CaseResult.of(one, place=at), ()) for at, one in enumerate(explained)], ())
     if found is None or not broken:
         return found or ask_suites(fault)
     words = "\n".join(f"{one.case.page.stem}: {by.text}" for one, by in zip(reports, said, strict=True) if by)
-    ids = next((one.mistakes for one in said if one and one.text == broken[0]["why"]), ())
+    ids = next((one.mistakes for one in said if one and one.text == broken[0].why), ())
     return replace(
         found,
-        hint=broken[0]["why"],
+        hint=broken[0].why,
         explained=words,
-        proven=broken[0]["proven"],
+        proven=broken[0].proven,
         named=fault.mistake.removeprefix("steps.") in {one.removeprefix("steps.") for one in ids},
         mistakes=" ".join(ids),
         stage_right=bool(ids) and {stage_of_group(one.partition(".")[0]) for one in ids} == {fault.stage},

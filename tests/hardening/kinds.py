@@ -10,6 +10,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from pytest_dsocr.adapters.command import options_of
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.tolerances import tolerances
@@ -27,7 +29,9 @@ from pytest_dsocr.reference.drift import drifts, read_json
 from pytest_dsocr.reference.nearest import read_facts
 from pytest_dsocr.reference.recorded_case import RecordedCase
 from pytest_dsocr.reference.recording import Recording
-from pytest_dsocr.report.difference import difference, lines
+from pytest_dsocr.report.difference import difference
+from pytest_dsocr.report.difference_lines import lines
+from pytest_dsocr.report.document import finished
 from pytest_dsocr.report.file import read_result, write_json
 from pytest_dsocr.timing.baseline import Baseline, find
 from pytest_dsocr.timing.identity import title_of
@@ -69,13 +73,14 @@ def _result(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     made = result(("passed", payload(MATCH, case=case_payload("a", MATCH), run=run_payload())), SLOWER)
     judgement = Judgement("decode", TimingVerdict.SAME, 10.0, 10.0, 1.0, 0.99, 1.01, 0.05, 24, 24)
-    perf = PerfRun(TIMES, (judgement,)).to_json()
-    return write_json(folder, {**made.to_json(), "perf": {**perf, "baseline": {"made": "2026-11-01", "commit": ""}}})
+    perf = {**PerfRun(TIMES, (judgement,)).to_json(), "baseline": {"made": "2026-11-01", "commit": ""}}
+    return write_json(folder, structs.replace(made.document, perf=perf))
 
 
 def _read_result(path: Path) -> None:
     found = read_result(path)
-    assert [*lines(difference(found, found), found, found)]
+    decoded = finished(found, path)
+    assert [*lines(difference(decoded, decoded), decoded, decoded)]
     for night in record.of_runs([("run", found)]):
         assert [*page.lines([record.NIGHTS.read(record.add(path.parent / "nights", night))], [])]
     scoreboard.KEPT.read(scoreboard.keep(path.parent / "kept", scoreboard.ScoreboardEntry.of(found, "it", "It", "1")))

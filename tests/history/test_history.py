@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs, to_builtins
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.history import record
 from pytest_dsocr.history.page import html, lines, streaks
 from pytest_dsocr.history.record import Night, Timed, cells_of, stage_of
 from pytest_dsocr.report.file import UNFINISHED, head
+from pytest_dsocr.report.worker_report import Deselection
 from pytest_dsocr.timing.run import PerfRun
 from pytest_dsocr.timing.statistics import Judgement, TimingVerdict
 from tests.report.made import BAD, GOOD, IDENTITY, LOST, SLOW, case_payload, night, payload, result, run_payload
@@ -194,9 +196,10 @@ def passing(pages: Sequence[str] = (), loss: dict[str, Any] | None = None, **run
     """The result of a run that compares the page ``a``, of these that it was to compare."""
     (_, first), (_, second) = GOOD
     sides: Any = {"case": case_payload("a", loss=loss), "run": run_payload(**run)}
-    made = result(("passed", {**first, **sides}), ("passed", {**second, **sides}))
-    made.left["listed"] = [(page, f"{page}.png", "tiny", "free") for page in pages]
-    return made.to_json()
+    made = result(("passed", structs.replace(first, **sides)), ("passed", structs.replace(second, **sides)))
+    made.left = Deselection(listed=[(page, f"{page}.png", "tiny", "free") for page in pages])
+    found: dict[str, Any] = to_builtins(made.document)
+    return found
 
 
 OF_SHARD = passing(shard="1/2", given_by={"shard": "DSOCR_SHARD"})

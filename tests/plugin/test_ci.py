@@ -5,12 +5,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.report import ci
 from pytest_dsocr.report.ci import errors
 from tests.plugin.conftest import TEST_TEXT, Repository
-from tests.report.made import WRONG, payload, result
+from tests.report.made import WRONG, payload, result, run_payload
 
 TESTS = f"""{TEST_TEXT}
     def test_boxes(dsocr_report, dsocr_check, record_property):
@@ -122,15 +123,18 @@ def test_a_summary_that_cannot_be_written_is_reported_and_changes_nothing(
 
 @pytest.mark.usefixtures("on_github")
 def test_annotations_are_few_and_escaped_and_name_the_subject_where_no_file_of_the_checkout_fails() -> None:
-    made = result(*[("failed", payload(WRONG))] * 12)
-    assert len([*errors(made.to_json())]) == ci.MOST
-    test = {"ended_as": "wrong", "nodeid": "a::b,c:d%", "file": None, "line": None, "why": "100%\r\n::warning::, no"}
-    alone = {"cases": [], "why": "", "tests": ["a::b,c:d%"]}
-    shown = [*errors({"tests": [test], "causes": [alone]})]
+    made = result(*[("failed", payload(WRONG))] * 12).document
+    assert len([*errors(made)]) == ci.MOST
+
+    def annotated(nodeid: str, why: str, file: str | None = None, subject: str = "engine") -> list[str]:
+        test, cause = made.tests[0], made.causes[0]
+        test, cause = replace(test, nodeid=nodeid, why=why, file=file), replace(cause, why="", tests=[nodeid])
+        return [*errors(replace(made, tests=[test], causes=[cause], run=run_payload(subject=subject)))]
+
+    shown = annotated("a::b,c:d%", "100%\r\n::warning::, no")
     assert shown == ["::error title=wrong%3A b%2Cc%3Ad%25::100%25\\r\\n::warning::, no"]
-    other = {"ended_as": "wrong", "nodeid": "a::b", "file": "/elsewhere/test_a.py", "line": 3, "why": "no"}
     Path("port").mkdir()
     Path("port/ocr.py").write_text("import sys\n\nclass Ocrs: pass\nclass Ocr: pass\n", encoding="utf-8")
     for subject, place in (("port.ocr:Ocr", "file=port/ocr.py,line=4,"), ("port.gone:Ocr", ""), ("cli:x y", "")):
-        run = {"tests": [other], "causes": [{**alone, "tests": ["a::b"]}], "run": {"subject": subject}}
-        assert [*errors(run)] == [f"::error {place}title=wrong%3A b::no"]
+        found = annotated("a::b", "no", "/elsewhere/test_a.py", subject)
+        assert found == [f"::error {place}title=wrong%3A b::no"]

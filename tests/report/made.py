@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
+from msgspec import convert, structs, to_builtins
 from PIL import Image
 
 from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
@@ -18,16 +19,16 @@ from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.config import Config, Level
 from pytest_dsocr.reference.recording import RecordedReference
+from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
 from pytest_dsocr.report.file import RunIdentity
-from pytest_dsocr.report.payload import CasePayload, RunPayload, TestPayload, of_case, of_comparison, of_run
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.result import RunResult
+from pytest_dsocr.report.run_sides import RunSides
+from pytest_dsocr.report.worker_report import WorkerReport
 from pytest_dsocr.timing.statistics import Judgement
 from tests.compare.made import answer, observation
 from tests.plugin.standin import Reference
 
-Payload = TestPayload
-"""Under a name that pytest does not take for a class of tests."""
 LIMITS = tolerances("float32")
 MATCH = Comparison("input_ids", Verdict.MATCH, "all 702")
 DRIFT = Comparison("sam.page", Verdict.DRIFT, "relative error 3.2e-07 (allowed 1e-04)", 3.2e-7)
@@ -80,33 +81,28 @@ def report(folder: Path, *comparisons: Comparison, limits: Tolerances = LIMITS, 
     return CaseReport(found, comparisons, limits) if comparisons else judge(found, limits)
 
 
-def run_payload(**changes: Any) -> RunPayload:
-    made: Any = {**of_run(config(), recorded(), Level.STAGES), **changes}
-    payload: RunPayload = made
-    return payload
+def run_payload(**changes: Any) -> RunSides:
+    return structs.replace(RunSides.of(config(), recorded(), Level.STAGES), **changes)
 
 
-def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **changes: Any) -> CasePayload:
-    """Return the payload of a page that is right, with the given comparisons instead of its own."""
-    reported = [of_comparison(one) for one in comparisons or (MATCH,)]
+def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **changes: Any) -> CaseResult:
+    """Return the result of a page that is right, with the given comparisons instead of its own."""
+    reported = [ComparisonResult.of(one) for one in comparisons or (MATCH,)]
     own = {"id": case_id, "counts": {"MATCH": len(reported)}, "compression": None, "picture": f"pages/{case_id}.jpg"}
-    made: Any = {**_right_case(), **own, "comparisons": reported, **changes}
-    payload: CasePayload = made
-    return payload
+    given = {**own, "comparisons": reported, **changes}
+    return convert({**to_builtins(_right_case()), **to_builtins(given)}, CaseResult)
 
 
 @cache
-def _right_case() -> CasePayload:
+def _right_case() -> CaseResult:
     with TemporaryDirectory() as folder:
-        return of_case(report(Path(folder), MATCH))
+        return CaseResult.of(report(Path(folder), MATCH))
 
 
-def payload(*comparisons: Comparison, **changes: Any) -> TestPayload:
-    """The payload of a test that made ``comparisons``."""
-    nothing = {"case": None, "left_out": None, "reason": None}
-    made: Any = {"comparisons": [of_comparison(one) for one in comparisons], **nothing, **changes}
-    given: TestPayload = made
-    return given
+def payload(*comparisons: Comparison, **changes: Any) -> WorkerReport:
+    """Return the findings that a worker sends of a test that made ``comparisons``."""
+    made = [ComparisonResult.of(one) for one in comparisons]
+    return convert(to_builtins({"comparisons": made, **changes}), WorkerReport)
 
 
 GUESS = {"what": "clip.page", "why": "a guess", "mistakes": []}
@@ -116,7 +112,7 @@ SLOWER = ("failed", payload(SLOW))
 LOST = ("error", payload(fault={**FAULT, "infrastructure": True}))
 MISSING = ("failed", payload(left_out="recording"))
 IDENTITY = RunIdentity("1f", "2026-11-22T04:00:00+00:00", "abc-dirty", "pytest suites")
-Ended = tuple[str, Payload]
+Ended = tuple[str, WorkerReport]
 """A test's outcome and payload."""
 
 
@@ -139,9 +135,9 @@ def result(*tests: Ended, reason: str = "") -> RunResult:
 def night(*tests: Ended, **changes: Any) -> dict[str, Any]:
     """A finished run as JSON values, of which the first test says what is compared."""
     first, *others = tests
-    made = result((first[0], {**first[1], "run": run_payload()}), *others)
+    made = result((first[0], structs.replace(first[1], run=run_payload())), *others)
     made.plan.exit_status = int(bool(made.failing))
-    return {**made.to_json(), **changes}
+    return {**to_builtins(made.document), **to_builtins(changes)}
 
 
 RIGHT_CLIP = replace(WRONG, verdict=MATCH.verdict, measured="all")

@@ -8,8 +8,8 @@ from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import TestResult, judged_by_tests
-from pytest_dsocr.report.payload import Origin
 from pytest_dsocr.report.terminal import Summary
+from pytest_dsocr.report.worker_report import FailureOrigin
 from tests.report.made import DRIFT, FAULT, WRONG, case_payload, payload, result
 
 
@@ -18,7 +18,7 @@ def why(*changes: dict[str, Any]) -> str:
     made = {"verdict": "WRONG", "passes": False, "first_wrong": "text", "cause": "a, or b"}
     payloads = [case_payload(name, **made | one) for name, one in zip("abc", changes, strict=False)]
     [found] = causes_of([judged_by_tests(one, []) for one in payloads], [])
-    return f"{found['why']}{' (proven)' * found['proven']}"
+    return f"{found.why}{' (proven)' * found.proven}"
 
 
 def test_what_several_cases_have_in_common_is_why_they_break() -> None:
@@ -49,7 +49,7 @@ def test_candidates_that_are_not_proven_are_named_unless_another_page_refutes_th
 def test_a_verdict_comes_before_errors_of_the_machine_however_many_these_are() -> None:
     lost = ("error", payload(fault={**FAULT, "case": None, "infrastructure": True}))
     run = result(lost, lost, lost, ("failed", payload(WRONG, cause=shown("clip.page", "a"))), lost)
-    assert [one["what"] for one in run.causes] == ["clip.page", "prefill"]
+    assert [one.what for one in run.causes] == ["clip.page", "prefill"]
     reporter = Mock()
     Summary(run).show_causes(reporter)
     lines = [call.args[0] for call in reporter.write_line.call_args_list]
@@ -79,11 +79,11 @@ def test_of_texts_it_is_said_that_pages_without_crops_are_right() -> None:
 
 
 def failed(nodeid: str, *wrong: Comparison, **sent: Any) -> TestResult:
-    return TestResult(nodeid, "failed", payload=payload(*wrong, **sent))
+    return TestResult(nodeid, "failed", sent=payload(*wrong, **sent))
 
 
-def shown(what: str, why: str = "", *mistakes: str) -> Origin:
-    return {"what": what, "why": why, "mistakes": [*mistakes]}
+def shown(what: str, why: str = "", *mistakes: str) -> FailureOrigin:
+    return FailureOrigin(what, why, [*mistakes])
 
 
 def test_every_failure_has_one_cause_the_surest_that_is_known_of_it() -> None:
@@ -104,7 +104,7 @@ def test_every_failure_has_one_cause_the_surest_that_is_known_of_it() -> None:
         failed("t.py::odd", replace(WRONG, what=ComparisonKind.ODD_PAGE.name_of("tie")), cause=shown("", "the grid")),
     ]
     found = causes_of([judged_by_tests(one, tests) for one in (crops, view)], tests)
-    assert [(one["what"], one["cases"], [test[6:] for test in one["tests"]]) for one in found] == [
+    assert [(one.what, one.cases, [test[6:] for test in one.tests]) for one in found] == [
         ("clip.page", ["a", "b"], ["case[a]", "odd", "other", "view", "own"]),
         ("ids", [], ["page[0]", "page[1]", "page[2]"]),
         ("sam", [], ["raises_0", "raises_1"]),

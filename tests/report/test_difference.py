@@ -6,18 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import convert
 from syrupy.assertion import SnapshotAssertion
 
+from pytest_dsocr.report.budget import Spending, Spent
 from pytest_dsocr.report.difference import (
     ChangeKind,
     DiffStatus,
     ResultChange,
     ResultDifference,
     difference,
-    lines,
-    markdown,
-    verdict,
 )
+from pytest_dsocr.report.difference_lines import lines, markdown, verdict
+from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.timing.statistics import Judgement, TimingVerdict
 from tests.report.made import (
     BAD,
@@ -38,6 +39,11 @@ from tests.report.made import (
 )
 
 BASELINE = {"made": "2026-11-20", "commit": "ab"}
+
+
+def decoded(*tests: Ended, **changes: Any) -> RunJson:
+    """The result of a night, read from its file."""
+    return convert(night(*tests, **changes), RunJson)
 
 
 def named(changes: list[ResultChange]) -> list[tuple[str, str]]:
@@ -63,7 +69,7 @@ def named(changes: list[ResultChange]) -> list[tuple[str, str]]:
 def test_a_change_is_called_by_its_name(
     old: tuple[Ended, ...], new: tuple[Ended, ...], where: ChangeKind | None, status: DiffStatus
 ) -> None:
-    found = difference(night(*old), night(*new))
+    found = difference(decoded(*old), decoded(*new))
     reported = {
         kind for kind, changes in found.changes.items() if any(what == "clip.page" for _, what in named(changes))
     }
@@ -82,11 +88,11 @@ def test_what_is_wrong_counts_before_what_was_lost_and_that_before_what_is_slowe
     assert status(ChangeKind.FASTER, ChangeKind.NEW, ChangeKind.RIGHT) is DiffStatus.NOTHING_WORSE
 
 
-def paced(ratio: float, baseline: Mapping[str, str] = BASELINE, wide: float = 0.01) -> dict[str, Any]:
+def paced(ratio: float, baseline: Mapping[str, str] = BASELINE, wide: float = 0.01) -> RunJson:
     """A night whose decode takes so much of the baseline's time, and whose prefill was not compared."""
     decode = Judgement("decode", TimingVerdict.SAME, 10.0, 10 * ratio, ratio, ratio - wide, ratio + wide, 0.05, 24, 24)
     none = Judgement("prefill", TimingVerdict.NOT_COMPARED, 0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0, 0)
-    return night(*GOOD, perf={**perf(decode, none), "baseline": baseline})
+    return decoded(*GOOD, perf={**perf(decode, none), "baseline": baseline})
 
 
 @pytest.mark.parametrize(
@@ -114,9 +120,9 @@ def test_times_are_distinguished_by_their_intervals_and_by_what_is_allowed(
 def test_what_is_compared_only_where_it_fails_is_mended_by_its_test() -> None:
     read = replace(WRONG, what="read")
     wrong = ("failed", payload(RIGHT_CLIP, read, case=CASE))
-    mended = difference(night(GOOD[0], wrong), night(*GOOD))
+    mended = difference(decoded(GOOD[0], wrong), decoded(*GOOD))
     assert (named(mended.changes[ChangeKind.RIGHT]), mended.changes[ChangeKind.LEFT]) == ([("a", "read")], [])
-    lost = difference(night(GOOD[0], wrong), night(*OPEN))
+    lost = difference(decoded(GOOD[0], wrong), decoded(*OPEN))
     assert ("a", "read") in named(lost.changes[ChangeKind.LEFT])
 
 
@@ -124,7 +130,7 @@ def test_times_against_other_baselines_are_not_compared_and_this_is_reported() -
     found = difference(paced(1.0), paced(2.0, {"made": "2026-11-21", "commit": "cd"}))
     assert (found.changes[ChangeKind.SLOWER], found.status) == ([], DiffStatus.NOTHING_WORSE)
     assert "common baseline" in found.times_left_out
-    assert difference(paced(1.0), night(*GOOD)).times_left_out == "only one of the two measured times"
+    assert difference(paced(1.0), decoded(*GOOD)).times_left_out == "only one of the two measured times"
 
 
 def test_other_references_runs_of_nothing_and_other_cases_are_not_comparable() -> None:
@@ -134,15 +140,16 @@ def test_other_references_runs_of_nothing_and_other_cases_are_not_comparable() -
         ({"provenance": {**run["provenance"], "vendor_sha256": {"a.py": "00"}}}, "the vendor's files differ"),
         ({"provenance": {**run["provenance"], "checkpoint_sha256": "b"}}, "the checkpoints' weights differ"),
     ):
-        found = difference(night(*GOOD), night(*BAD, run={**run, **change}))
+        found = difference(decoded(*GOOD), decoded(*BAD, run={**run, **change}))
         assert found.status is DiffStatus.NOT_COMPARABLE
         assert [one[: len(why)] for one in found.obstacles] == [why]
-    assert difference(night(*GOOD), night(*GOOD, run=None)).obstacles
-    other = night(("passed", payload(MATCH, case=case_payload("b"))))
-    assert difference(night(*GOOD), other).obstacles == ["they have no comparison in common"]
+    assert difference(decoded(*GOOD), decoded(*GOOD, run=None)).obstacles
+    other = decoded(("passed", payload(MATCH, case=case_payload("b"))))
+    assert difference(decoded(*GOOD), other).obstacles == ["they have no comparison in common"]
 
 
 LIMITED = night(*GOOD)["run"]
+SPENDING = Spending(1, "a budget", [Spent("characters", 0.0, None, 0.0, "a", 0.08, over=False)], {}, [])
 
 
 def limited(**settings: Any) -> dict[str, Any]:
@@ -159,13 +166,13 @@ def limited(**settings: Any) -> dict[str, Any]:
         (limited(max_new_tokens=1), "max_new_tokens"),
         (limited(repeat=2), "repeat"),
         ({"run": {**LIMITED, "dtype": "bfloat16"}}, "dtype"),
-        ({"looser": {"seam": {"allowed": 1.0, "usual": 1e-4, "tests": 1}}}, "seam"),
-        ({"budget": {"lost": [{"name": "characters", "allowed": 0.08}]}}, "budget characters"),
+        ({"looser": {"seam": {"allowed": 1.0, "usual": 1e-4, "by": "", "tests": 1}}}, "seam"),
+        ({"budget": SPENDING}, "budget characters"),
     ],
 )
 @pytest.mark.parametrize("reverse", [False, True])
 def test_other_limits_are_not_comparable_and_are_named(change: dict[str, Any], names: str, reverse: bool) -> None:
-    both = [night(*GOOD), night(*GOOD, **change)]
+    both = [decoded(*GOOD), decoded(*GOOD, **change)]
     found = difference(*(both[::-1] if reverse else both))
     assert found.status is DiffStatus.NOT_COMPARABLE
     [obstacle] = found.obstacles
@@ -175,7 +182,7 @@ def test_other_limits_are_not_comparable_and_are_named(change: dict[str, Any], n
 
 def test_what_was_never_compared_did_not_become_wrong() -> None:
     new = [clip(WRONG, "failed")[1], ("failed", payload(replace(WRONG, what="sam.page"), case=case_payload("b")))]
-    found = difference(night(*GOOD), night(GOOD[0], *new))
+    found = difference(decoded(*GOOD), decoded(GOOD[0], *new))
     assert (named(found.changes[ChangeKind.WRONG]), named(found.changes[ChangeKind.NEW_WRONG])) == (
         [("a", "clip.page")],
         [("b", "sam.page")],
@@ -186,10 +193,10 @@ def test_it_is_reported_line_by_line_and_as_markdown(snapshot: SnapshotAssertion
     said, now = (
         {"text": f"{word} of May", "boxes": [["title", 1, 2, 3, k]]} for k, word in enumerate(("Minutes", "Minuets"))
     )
-    old = night(*GOOD, ("passed", payload(MATCH, case=case_payload("b", said=said))))
-    new = night(BAD[1], SLOWER, ("passed", payload(MATCH, case=case_payload("b", said=now))))
+    old = decoded(*GOOD, ("passed", payload(MATCH, case=case_payload("b", said=said))))
+    new = decoded(BAD[1], SLOWER, ("passed", payload(MATCH, case=case_payload("b", said=now))))
     found = difference(old, new)
     assert "\n".join([*lines(found, old, new), "", markdown(found, old, new)]) == snapshot
-    other = night(*GOOD, run=None)
+    other = decoded(*GOOD, run=None)
     assert markdown(difference(old, other), old, other) == snapshot
     assert verdict(found) in markdown(found, old, new)

@@ -16,11 +16,12 @@ from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.reference_result import Seam, SpanSeen
 from pytest_dsocr.report import failure
-from pytest_dsocr.report.failure import MOST_LINES, acceptable, failure_text
+from pytest_dsocr.report.failure import MOST_LINES, TestFailure, acceptable
+from pytest_dsocr.report.words import rerun
 from tests.compare.made import OUTPUT, seam_tensors
 from tests.report.made import DRIFT, MATCH, WRONG, config, recorded, report
 
-NODEID = "suites/parity/test_case.py::test_vision[page-tiny-free-clip]"
+AGAIN = rerun("suites/parity/test_case.py::test_vision[page-tiny-free-clip]", ("--dsocr-subject=mine:Model",))
 CAUSE = "what real ports got wrong at this stage, and what tells one of these mistakes from another, " * 2
 FINDING = "tokens are right when given the reference's vision features"
 WORSE = Comparison("projector.page", Verdict.WRONG, "relative error 8.9e-01 (allowed 1e-04)", 0.89, ("its anatomy",))
@@ -81,11 +82,11 @@ def test_a_guess_is_reported_only_where_nothing_is_proven(is_proven: bool, tmp_p
 
 
 def _alone(wrong: Comparison) -> list[str]:
-    return failure_text([wrong], None, config(), NODEID, None).splitlines()
+    return TestFailure([wrong], None, config()).text(None, AGAIN).splitlines()
 
 
 def text(failed: list[Comparison], said: CaseReport | None, **changes: Any) -> str:
-    return failure_text(failed, said, config(**changes), NODEID, recorded(), ("--dsocr-subject=mine:Model",))
+    return TestFailure(failed, said, config(**changes)).text(recorded(), AGAIN)
 
 
 # What would let it pass.

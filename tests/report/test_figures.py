@@ -1,5 +1,6 @@
 """Counts of a run, its elapsed time, and the next command."""
 
+import dataclasses
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,14 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_dsocr.cli.compare import split
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.plugin.config import typed_options
-from pytest_dsocr.report.payload import ElapsedPayload, RunPayload
+from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.times import PARTS, by_part, in_line, in_table
 from pytest_dsocr.report.words import BY_ENGINE, by_engine, following, record, rerun, suites_folder
+from pytest_dsocr.report.worker_report import ProcessTimes
 from tests.report.made import MADE, MATCH, WRONG, case_payload, payload, result, run_payload
 
 
@@ -26,8 +29,8 @@ def test_a_verdict_says_how_far_it_is_the_engines(of_engine: list[bool], words: 
     assert by_engine([case_payload(str(k), by_engine=one) for k, one in enumerate(of_engine)]) == words
 
 
-def process(worker: str, elapsed_s: float, **seconds: float) -> ElapsedPayload:
-    return {"worker": worker, "device": "cpu", "cases": 1, "elapsed_s": elapsed_s, "seconds": seconds}
+def process(worker: str, elapsed_s: float, **seconds: float) -> ProcessTimes:
+    return ProcessTimes(worker, "cpu", 1, elapsed_s, seconds)
 
 
 TWO = [process("gw0", 8.0, subject=4.0, comparing=0.5), process("gw1", 10.0, subject=6.0, drawing=0.01)]
@@ -50,7 +53,7 @@ def test_the_summary_has_the_line_and_on_request_the_table(verbose: bool) -> Non
     assert any(line.split()[:4] == ["subject", "10.0", "s", "56%"] for line in lines) is verbose
 
 
-GPU = {**MADE.to_json(), "checkpoint": "synthetic:full", "device": "cuda:0", "dtype": "bfloat16"}
+GPU = dataclasses.replace(MADE, checkpoint="synthetic:full", device="cuda:0", dtype="bfloat16")
 MINI = "--checkpoint=mini --device=cpu --dtype=float32 --attention=eager"
 RECORD = f"dsocr vendor record path/to/vendor dev-3 --presets gundam --prompts markdown {MINI}"
 LOST = payload(left_out="recording", reason="lost", run=run_payload())
@@ -72,7 +75,7 @@ LOST = payload(left_out="recording", reason="lost", run=run_payload())
         ),
     ],
 )
-def test_what_is_missing_is_recorded_with_the_runs_choices(run: RunPayload | None, command: str) -> None:
+def test_what_is_missing_is_recorded_with_the_runs_choices(run: RunSides | None, command: str) -> None:
     assert record(run) == command
     parser().parse_args(shlex.split(command)[1:])
 
@@ -84,7 +87,7 @@ def test_what_is_missing_is_recorded_with_the_runs_choices(run: RunPayload | Non
             [("passed", payload(MATCH, run=run_payload(subject="a:B", reference="engine")))],
             "pytest suites --dsocr-reference=path/to/vendor",
         ),
-        ([("error", {**LOST, "run": run_payload(subject="b")})], f"{RECORD}\npytest suites --dsocr-reference=engine"),
+        ([("error", replace(LOST, run=run_payload(subject="b")))], f"{RECORD}\npytest suites --dsocr-reference=engine"),
         ([("error", LOST), ("failed", payload(WRONG))], "pytest 'test_case.py::test[1]'"),
     ],
 )

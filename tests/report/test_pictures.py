@@ -18,8 +18,8 @@ from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.reference_result import Output, SpanSeen, spans_in
+from pytest_dsocr.report.case_result import picture_name
 from pytest_dsocr.report.file import mark_running
-from pytest_dsocr.report.payload import picture_name
 from pytest_dsocr.report.pictures import (
     BLUE,
     FOOT_PX,
@@ -30,8 +30,8 @@ from pytest_dsocr.report.pictures import (
     RED,
     draw,
     side_by_side,
-    write_sides,
 )
+from pytest_dsocr.report.side_files import write_sides
 from tests.compare.made import OUTPUT
 from tests.report.made import LIMITS, MATCH, exchange, new_result, report
 

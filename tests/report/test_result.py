@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, not_compared
+from pytest_dsocr.report.document import finished
 from pytest_dsocr.report.file import OF_PYTEST, Ending, read_result, write_json
 from pytest_dsocr.report.terminal import Summary
+from pytest_dsocr.report.worker_report import WorkerReport
 from pytest_dsocr.timing.statistics import Judgement
 from tests.markdown import table
 from tests.report.made import (
@@ -24,7 +27,6 @@ from tests.report.made import (
     SLOWER,
     WRONG,
     Ended,
-    Payload,
     case_payload,
     new_result,
     payload,
@@ -40,14 +42,14 @@ def test_cases_come_in_the_runs_order_each_once_whichever_worker_was_first() -> 
     sent = [payload(MATCH, case=case_payload(name, place=k)) for k, name in enumerate("cab")]
     for order in permutations(range(3)):
         made = result(*(("passed", sent[k]) for k in order), ("passed", sent[0]))
-        assert [case["id"] for case in made.cases] == ["c", "a", "b"]
+        assert [case.id for case in made.cases] == ["c", "a", "b"]
 
 
 def test_of_workers_that_disagree_about_a_case_the_graver_one_counts() -> None:
     reports = [case_payload("a"), case_payload("a", WRONG, verdict="WRONG", passes=False)]
     for both in (reports, reports[::-1]):
         made = result(*(("passed", payload(MATCH, case=one)) for one in both))
-        assert [case["verdict"] for case in made.cases] == ["WRONG"]
+        assert [case.verdict for case in made.cases] == ["WRONG"]
 
 
 def test_pytest_is_to_fail_where_what_was_promised_is_not_compared() -> None:
@@ -71,10 +73,10 @@ def test_the_largest_drift_is_of_a_suite_that_is_named() -> None:
 # One test.
 
 
-def report(when: Any, outcome: Any, carried: Payload | None) -> pytest.TestReport:
+def report(when: Any, outcome: Any, carried: WorkerReport | None) -> pytest.TestReport:
     sent = pytest.TestReport("test.py::test", ("test.py", 1, "test"), {}, outcome, None, when)
     if carried is not None:
-        vars(sent)["dsocr"] = carried
+        vars(sent)["dsocr"] = to_builtins(carried)
     return sent
 
 
@@ -113,8 +115,8 @@ def test_a_test_that_is_run_again_is_distinguished_from_one_that_passed(
     made.plan.exit_status = 0
     for outcome in outcomes:
         made.add("a", outcome, payload(WRONG if outcome == "rerun" else MATCH))
-    [test] = made.to_json()["tests"]
-    assert (test["outcome"], made.verdict, len(test["comparisons"])) == (ended, verdict, 1)
+    [test] = made.document.tests
+    assert (test.outcome, made.verdict, len(test.comparisons)) == (ended, verdict, 1)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_known_failures_are_distinguished_from_skips(came: Any, compared: Compar
 def test_the_gravest_of_its_tests_counts(tests: Sequence[Ended], ending: Ending) -> None:
     made = result(*tests)
     made.plan.exit_status = int(bool(made.failing))
-    assert made.ended_as == made.to_json()["ended_as"] == ending
+    assert made.ended_as == made.document.ended_as == ending
 
 
 @pytest.mark.parametrize(("status", "ending"), [*OF_PYTEST.items(), (77, Ending.WRONG)])
@@ -182,8 +184,9 @@ def test_the_json_file_is_the_result(tmp_path: Path) -> None:
     made = result(
         ("passed", payload(MATCH, DRIFT, case=case_payload("a", MATCH, DRIFT), run=run_payload())), BAD, SLOWER, LOST
     )
-    read = json.loads(write_json(tmp_path, made.to_json()).read_text(encoding="utf-8"))
-    assert read == json.loads(json.dumps(made.to_json(), allow_nan=False)) == read_result(tmp_path)
+    read = json.loads(write_json(tmp_path, made.document).read_text(encoding="utf-8"))
+    assert read == read_result(tmp_path)
+    assert finished(read, tmp_path) == made.document
     assert (read["format"], read["status"], read["passes"], read["comparisons"]) == (2, "finished", False, 4)
     assert read["counts"] == {"WRONG": 2, "TIE-FLIP": 0, "DRIFT": 1, "MATCH": 1, "NOT-COMPARED": 0}
     assert read["run"]["provenance"]["vendor_sha256"]

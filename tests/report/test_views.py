@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from msgspec import structs
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.base.words import COLUMNS
@@ -14,10 +15,12 @@ from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, not_compared
 from pytest_dsocr.cost.roofline import Bound, Roof, devices
 from pytest_dsocr.report.ci import errors, of_run, of_test
+from pytest_dsocr.report.document import Environment, RunJson
 from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.terminal import BAD, Summary
 from pytest_dsocr.report.views import cell, html, markdown
+from pytest_dsocr.report.worker_report import ProcessTimes
 from pytest_dsocr.timing.run import PerfRun
 from pytest_dsocr.timing.statistics import Judgement, TimingVerdict
 from tests.report.made import DRIFT, FAULT, GUESS, MATCH, SLOW, WRONG, Ended, case_payload, payload, result, run_payload
@@ -131,14 +134,12 @@ def made(name: str) -> RunResult:
         )
         times = measured({"tokenizer": [5.0] * 3, "sam": [12.0] * 3, "page": [100.0] * 3})
         found.perf = PerfRun(times, (slower, unknown), roof=roof).to_json()
-        found.add_elapsed(
-            "", {"worker": "", "device": "cpu", "cases": 1, "elapsed_s": 8.0, "seconds": {"subject": 4.0}}
-        )
+        found.add_elapsed(ProcessTimes("", "cpu", 1, 8.0, {"subject": 4.0}))
     return found
 
 
-def value(name: str) -> dict[str, Any]:
-    return {**made(name).to_json(), "environment": {"platform": "Linux", "versions": {"torch": "2"}}}
+def document(name: str) -> RunJson:
+    return structs.replace(made(name).document, environment=Environment("Linux", {"torch": "2"}))
 
 
 def texts(of: RunResult, **given: Any) -> list[str]:
@@ -159,12 +160,12 @@ def test_what_the_terminal_shows(name: str, snapshot: SnapshotAssertion) -> None
 
 @pytest.mark.parametrize("name", RUNS)
 def test_what_the_summary_shows(name: str, snapshot: SnapshotAssertion) -> None:
-    assert markdown(value(name)) == snapshot
+    assert markdown(document(name)) == snapshot
 
 
 @pytest.mark.parametrize("name", ["passes", "breaks once, proven", "text alone", "raised", "slower"])
 def test_what_the_page_shows(name: str, snapshot: SnapshotAssertion) -> None:
-    lines = (" ".join(line.split()) for line in Page(html(value(name))).text.splitlines())
+    lines = (" ".join(line.split()) for line in Page(html(document(name))).text.splitlines())
     assert "\n".join(filter(None, lines)) == snapshot
 
 
@@ -174,7 +175,7 @@ def test_what_a_ci_shows(name: str, snapshot: SnapshotAssertion, monkeypatch: py
     run = made(name)
     tests = {test.nodeid: dict(of_test(test, test.case_id or "", run.run)) for test in run.tests.values()}
     of_this_run = dict(of_run(run)) | {"dsocr_provenance.resampling": "as the installed Pillow's"}
-    assert {"errors": [*errors(run.to_json())], "run": of_this_run, "tests": tests} == snapshot
+    assert {"errors": [*errors(run.document)], "run": of_this_run, "tests": tests} == snapshot
 
 
 def test_what_failed_behind_a_break_is_one_line() -> None:
@@ -184,7 +185,7 @@ def test_what_failed_behind_a_break_is_one_line() -> None:
     assert [one.nodeid[-2] for one in folded] == ["3", "4", "5", "6"], "a test that says its own is not folded"
     assert [one.longrepr == "text" for one in folded] == [False, True, True, True], "the first names those behind it"
     assert Summary(run, verbose=True).folded(reports) == reports
-    assert result(*breaking(page="a")).causes[0]["unit"] == "case", "where a page is read in several presets"
+    assert result(*breaking(page="a")).causes[0].unit == "case", "where a page is read in several presets"
 
 
 def test_of_many_the_first_are_shown_and_the_others_counted() -> None:
@@ -194,15 +195,15 @@ def test_of_many_the_first_are_shown_and_the_others_counted() -> None:
     Summary(run).show_causes(reporter)
     *shown, more = (call.args[0] for call in reporter.write_line.call_args_list)
     assert (sum(line.startswith("first broke ") for line in shown), more.strip()) == (3, "and 57 more causes")
-    assert markdown(run.to_json()).count("| wrong |") == 50
+    assert markdown(run.document).count("| wrong |") == 50
     whole = {"page": "b", **BROKEN, "first_wrong": "sam.page/0"}
     for crops, groups in (("sam.crops/0", [2]), ("sam.crops/1", [1, 1])):
         cut = {**whole, "page": "a", "first_wrong": crops}
         both = case_payload("a", CROPS, VIEW, **cut), case_payload("b", VIEW, **whole)
         run = result(*(("failed", payload(VIEW, case=case)) for case in both))
-        assert [len(one["cases"]) for one in run.causes] == groups, "a page that is not cut has no crops to break at"
+        assert [len(one.cases) for one in run.causes] == groups, "a page that is not cut has no crops to break at"
     two = (broken("a", WRONG), *(broken(name, LATER, first_wrong="logits") for name in "bc"))
-    assert [(one["what"], len(one["cases"])) for one in result(*two).causes] == [("logits", 2), ("clip.page", 1)]
+    assert [(one.what, len(one.cases)) for one in result(*two).causes] == [("logits", 2), ("clip.page", 1)]
 
 
 def test_an_error_in_the_summary_is_one_line_and_does_not_raise() -> None:
@@ -248,13 +249,18 @@ class Page(HTMLParser):
 
 def evil() -> RunResult:
     wrong = Comparison(EVIL, Verdict.WRONG, EVIL)
-    case = case_payload(EVIL, wrong, **{**BROKEN, "first_wrong": EVIL, "cause": EVIL}, findings=[EVIL], picture=EVIL)
-    message = payload(
-        wrong, not_compared(EVIL, Reason.NOT_OFFERED), case=case, run=run_payload(subject=EVIL, where=EVIL)
-    )
+    case = case_payload(EVIL, wrong, **{**BROKEN, "first_wrong": EVIL, "cause": EVIL}, findings=[EVIL], picture=None)
+    case = structs.replace(case, picture=EVIL)
+    message = payload(wrong, not_compared(EVIL, Reason.NOT_OFFERED), run=run_payload(subject=EVIL, where=EVIL))
     raised = payload(fault={"case": EVIL, "stage": EVIL, "why": EVIL, "infrastructure": False})
     lost = payload(left_out="gpu", reason=EVIL)
-    run = result(("failed", message), ("skipped", lost), ("error", raised), ("xfailed", payload()), reason=EVIL)
+    run = result(
+        ("failed", structs.replace(message, case=case)),
+        ("skipped", lost),
+        ("error", raised),
+        ("xfailed", payload()),
+        reason=EVIL,
+    )
     run.identity = RunIdentity(EVIL, EVIL, EVIL, EVIL)
     run.notes.append(EVIL)
     run.plan.uncollected.append(EVIL)
@@ -264,20 +270,20 @@ def evil() -> RunResult:
 
 
 def test_nothing_of_a_run_is_markup_or_steers_a_terminal() -> None:
-    page, plain = Page(html(evil().to_json())), [Page(html(value(name))) for name in RUNS]
+    page, plain = Page(html(evil().document)), [Page(html(document(name))) for name in RUNS]
     assert {tag for tag, _ in page.elements} <= {tag for one in plain for tag, _ in one.elements}
     assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
     assert page.text.count("<script>alert(1)") >= 15
     for secret in ("<", "`", "@", "|", "*", "[", "\n"):
         assert secret not in cell(EVIL).replace("\\" + secret, "")
-    summary = [line for line in markdown(evil().to_json()).splitlines() if not line.startswith("    ")]
+    summary = [line for line in markdown(evil().document).splitlines() if not line.startswith("    ")]
     assert "## t" not in summary
     assert not any("<script" in line.replace("\\<script", "") for line in summary)
     assert "".join(texts(evil())).isprintable()
 
 
 def test_the_page_asks_nothing_of_a_network() -> None:
-    page = Page(html(value("breaks once, proven")))
+    page = Page(html(document("breaks once, proven")))
     linked = [text for _, attributes in page.elements for name, text in attributes.items() if name in ("src", "href")]
     assert linked
     assert not [link for link in linked if link is None or ":" in link or link.startswith("/")]
@@ -288,7 +294,7 @@ def test_the_page_asks_nothing_of_a_network() -> None:
 
 
 def test_a_picture_may_have_any_name_and_a_difference_is_no_markup() -> None:
-    page = html(result(("passed", payload(MATCH, case=case_payload(picture="pages/a page & more?.jpg")))).to_json())
+    page = html(result(("passed", payload(MATCH, case=case_payload(picture="pages/a page & more?.jpg")))).document)
     found = [*(image["src"] for image in Page(page).all("img")), *(link["href"] for link in Page(page).all("a"))]
     assert found == ["pages/a%20page%20%26%20more%3F.jpg"] * 2
-    assert "<del>ward</del><ins>word</ins>" in html(value("text alone"))
+    assert "<del>ward</del><ins>word</ins>" in html(document("text alone"))

@@ -10,8 +10,9 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.reference_result import ReferenceResult
-from pytest_dsocr.report.payload import of_case, of_comparison
+from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, Fault
 from pytest_dsocr.report.pictures import draw
+from pytest_dsocr.report.worker_report import WorkerReport
 from pytest_dsocr.run.case import promised_and_absent
 from pytest_dsocr.run.substitution import substitute
 from pytest_dsocr.subjects.engine import EngineSubject
@@ -56,10 +57,9 @@ def test_a_case_cut_short_is_no_pass_and_what_was_wrong_before_is_the_first_dive
 ) -> None:
     report = held(Raising(tiny, "prefill"), case, expected)
     assert (report.passes, report.verdict, report.divergence) == (False, Verdict.NOT_COMPARED, None)
-    reported = of_case(report)
-    assert (reported["passes"], reported["first_wrong"], reported["verdict"]) == (False, None, "NOT-COMPARED")
-    fault = {"case": case.id, "stage": "prefill", "why": str(report.fault), "infrastructure": False}
-    assert reported["fault"] == fault
+    reported = CaseResult.of(report)
+    assert (reported.passes, reported.first_wrong, reported.verdict) == (False, None, "NOT-COMPARED")
+    assert reported.fault == Fault(case.id, "prefill", str(report.fault), infrastructure=False)
     assert draw(report, tmp_path).is_file()
     assert substitute(Raising(tiny, "prefill"), judge(report.exchange, LIMITS)) == ()
 
@@ -69,8 +69,8 @@ def test_a_case_cut_short_is_no_pass_and_what_was_wrong_before_is_the_first_dive
 
     report = held(Both(tiny), case, expected)
     assert report.divergence is not None
-    assert report.divergence.first.what == of_case(report)["first_wrong"] == "clip.page"
-    assert (of_case(report)["fault"] is None, report.verdict, report.passes) == (False, Verdict.WRONG, False)
+    assert report.divergence.first.what == CaseResult.of(report).first_wrong == "clip.page"
+    assert (CaseResult.of(report).fault is None, report.verdict, report.passes) == (False, Verdict.WRONG, False)
 
 
 def test_steps_that_are_no_longer_offered_are_promised_by_the_level_and_named_in_the_verdict(
@@ -88,7 +88,8 @@ def test_steps_that_are_no_longer_offered_are_promised_by_the_level_and_named_in
     report = held(Tiring(tiny), case, expected)
     assert report.passes
     assert promised_and_absent(Level.STAGES, report) == "step"
-    given: Any = {"comparisons": [of_comparison(one) for one in report.comparisons], "case": of_case(report)}
+    made = [ComparisonResult.of(one) for one in report.comparisons]
+    given = WorkerReport(comparisons=made, case=CaseResult.of(report))
     steps = len(expected.steps)
     assert result(("passed", given)).verdict == f"passes, {steps - 2} of {steps} steps not offered"
 
