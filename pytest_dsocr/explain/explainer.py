@@ -124,7 +124,7 @@ class Explainer:
                 question.what,
                 "explain",
                 {"question": question.pack()},
-                lambda response: msgspec.convert(response.result, SearchResult),
+                lambda answer: msgspec.convert(answer, SearchResult),
             )
         except ReferenceFaultError as error:
             return Explanation(f"nothing was tried: {str(error).splitlines()[0]}")

@@ -6,11 +6,9 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
-
-from torch import Tensor
 
 from pytest_dsocr.base.process import IDLE_WAITS
 from pytest_dsocr.records.case import Case
@@ -36,16 +34,7 @@ FLAGS = ("-B", "-X", "faulthandler")
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
-@dataclass(frozen=True)
-class Response:
-    """A worker's answer: plain values, the tensors that belong to them, and provenance."""
-
-    result: Any
-    tensors: Mapping[str, Tensor]
-    provenance: Mapping[str, Any]
-
-
-Reader = Callable[[Response], ReadT]
+Reader = Callable[[Any], ReadT]
 """Converts an answer; raises one of :data:`BROKEN` if the answer is invalid."""
 
 
@@ -160,9 +149,7 @@ class Client:
     def _loaded(self) -> tuple[ChildProcess, Provenance]:
         try:
             worker = self._started()
-            self._provenance = self._provenance or self._request(
-                worker, "load", self._load, lambda answer: Provenance.from_json(answer.provenance)
-            )
+            self._provenance = self._provenance or self._request(worker, "load", self._load, Provenance.from_json)
         except WorkerFault as fault:
             fault.phase = f"loading {self._load['checkpoint']}, "
             raise
@@ -171,7 +158,7 @@ class Client:
     def _started(self) -> ChildProcess:
         if self._worker is None:
             self._worker = self._process()
-            self._versions = self._request(self._worker, "versions", {}, lambda answer: answer.result)
+            self._versions = self._request(self._worker, "versions", {}, dict)
         return self._worker
 
     def _process(self) -> ChildProcess:
@@ -205,7 +192,7 @@ class Client:
         if kind == REFUSAL:
             raise self._failed(worker, **answer)
         try:
-            return read(Response(**answer))
+            return read(answer)
         except BROKEN as error:
             what = f"gave an invalid answer ({error!r})"
             raise WorkerFault(what, "check that both sides run the same pytest-dsocr", is_lost=True) from error
@@ -286,7 +273,7 @@ class LiveReference(Client):
         on_progress: OnProgress | None = None,
     ) -> None:
         how = {"device": device, "dtype": dtype, "attention": attention, "command": command}
-        load = {"runtime": runtime, "vendor": vendor and str(vendor.absolute()), "checkpoint": checkpoint, **how}
+        load = {"runtime": runtime, "vendor": vendor and vendor.absolute(), "checkpoint": checkpoint, **how}
         super().__init__(python, load, time_limit_s, start_limit_s, on_progress)
         self.keep_values = keep_values
         self._files = Path(tempfile.mkdtemp(prefix="dsocr-files-")) if keep_files else None
@@ -316,7 +303,7 @@ class LiveReference(Client):
         seen = self._ask(
             "observe",
             case,
-            lambda answer: unpack(answer.result, answer.tensors, Provenance.from_json(answer.provenance)),
+            lambda answer: unpack(answer[0], answer[1], Provenance.from_json(answer[2])),
             keep_values=self.keep_values,
             **where,
         )
@@ -324,7 +311,7 @@ class LiveReference(Client):
 
     def flops(self, case: Case) -> Mapping[str, int]:
         """Return the operations of each stage by torch's counter; ``decode`` is the first step."""
-        return self._ask("flops", case, lambda answer: dict(answer.result))
+        return self._ask("flops", case, dict)
 
     def _ask(self, method: str, case: Case, read: Reader[ReadT], **params: Any) -> ReadT:
         return self.ask(case.id, method, {"case": pack_case(case), **params}, read)
