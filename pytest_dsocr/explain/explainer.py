@@ -21,7 +21,7 @@ from pytest_dsocr.explain.question import NOT, OF_TEXT, PageRead, Question, Sear
 from pytest_dsocr.models import VISION
 from pytest_dsocr.records.config import START_LIMIT_S, Setup
 from pytest_dsocr.records.names import ComparisonName
-from pytest_dsocr.reference.live import Client
+from pytest_dsocr.reference.client import Client
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 
 RUNTIME = "pytest_dsocr.explain.explain:ExplainingRuntime"

@@ -1,4 +1,4 @@
-"""Worker process that loads a checkpoint once and answers requests of :mod:`pytest_dsocr.reference.live`.
+"""Worker process that loads a checkpoint once and answers requests of :mod:`pytest_dsocr.reference.client`.
 
 It runs in the vendor's environment, or in the caller's own if the engine answers for the vendor's code.
 At import it needs the standard library alone. An environment in which any package is missing still answers, and names
