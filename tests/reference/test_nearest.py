@@ -22,7 +22,7 @@ from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recorded_case import CUT
 from pytest_dsocr.reference.recorder import recorder
-from pytest_dsocr.reference.recording import RecordedReference, find_recordings, recordings_of
+from pytest_dsocr.reference.recording import RecordedReference, find_recordings
 from suites.contract.facts import Facts
 from tests.engine.written import write_synthetic
 from tests.recordings import FOLDER, find_recording
@@ -44,14 +44,6 @@ def wanted(fixed: frozenset[str] = frozenset(), **way: str) -> WantedReference:
 
 def far(wanted: RecordingKey, made: Any) -> Distance:
     return distance(wanted, made.key, pixels_apart(made.to_json(), resampling()))
-
-
-@pytest.mark.parametrize(("dtype", "serves"), [("float32", "cpu"), ("bfloat16", "nvidia-h200"), ("float16", "cpu")])
-def test_of_the_shipped_recordings_the_one_of_the_dtype_serves_any_device(dtype: str, serves: str) -> None:
-    for device in ("nvidia-h100-80gb-hbm3", "nvidia-h200", "amd-instinct-mi300x", "cpu"):
-        asked = RecordingKey("mini", device, dtype, "sdpa", resolve("mini").sha256)
-        found = min(recordings_of(FOLDER, asked.checkpoint_sha256), key=lambda made: far(asked, made))
-        assert (found.device, found.resampling) == (serves, resampling())
 
 
 @pytest.mark.parametrize(
