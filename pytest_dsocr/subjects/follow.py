@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -72,22 +72,21 @@ def run_teacher_forced(
     return following.answer
 
 
+@dataclass
 class _Following:
     """Dialogue with a subject about one case, and the answer so far."""
 
-    def __init__(
-        self,
-        asked: CheckedSubject,
-        case: Case,
-        expected: ReferenceResult,
-        on_token: OnToken,
-        tokenizer: TextTokenizer | None,
-    ) -> None:
-        self.asked, self.case, self.expected, self.on_token, self.tokenizer = asked, case, expected, on_token, tokenizer
-        self.answer = SubjectResult(case.id, asked.level, "", ())
+    asked: CheckedSubject
+    case: Case
+    expected: ReferenceResult
+    on_token: OnToken
+    tokenizer: TextTokenizer | None
+
+    def __post_init__(self) -> None:
+        self.answer = SubjectResult(self.case.id, self.asked.level, "", ())
         self.left: list[SubjectPart] = [
-            *(("inputs",) if asked.level >= Level.INPUTS else ()),
-            *(("vision", "prefill", "step") if asked.level >= Level.STAGES else ()),
+            *(("inputs",) if self.asked.level >= Level.INPUTS else ()),
+            *(("vision", "prefill", "step") if self.asked.level >= Level.STAGES else ()),
             "read",
         ]
         """The parts of the answer that are still missing; the one in progress first."""
