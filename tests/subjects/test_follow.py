@@ -27,10 +27,9 @@ from pytest_dsocr.records.reference_result import Best, Output, ReferenceResult,
 from pytest_dsocr.records.subject_result import ForcedStep
 from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.engine import EngineSubject
-from pytest_dsocr.subjects.follow import read_alone, run_teacher_forced
+from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.protocol import METHODS
 from tests.compare.made import every_bit, observation
-from tests.contract.recorded import UNLIMITED
 from tests.crops import cropped_case
 from tests.subjects.seen import seen
 
@@ -309,17 +308,3 @@ def test_what_a_subject_says_of_its_tokens_is_not_what_they_mean(
         answer = run_teacher_forced(subject, case, expected, tokenizer=tiny.tokenizer)
         found = {one.what: one.verdict for one in compare_observations(answer, expected, ANY_TIE)}
         assert (found["tokens"], found["read"], found["text"]) == verdicts
-
-
-def test_an_output_is_read_and_written_in_the_form_of_the_cases_family(
-    tiny: Engine[Any], case: Case, own: ReferenceResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    family = replace(DEEPSEEK_OCR, form=UNLIMITED)
-    text, own_case = "<|det|>text [1, 2, 3, 4]<|/det|>", replace(case, family=family)
-    monkeypatch.setattr(EngineSubject, "read", lambda *_, **__: text)
-    monkeypatch.setattr(type(tiny.model), "family", family)
-    answer = run_teacher_forced(only(EngineSubject(tiny), Level.TEXT, "write"), own_case, own)
-    expected = Output.of(text, case.page, UNLIMITED)
-    assert answer.spans == expected.spans == read_alone(EngineSubject(tiny), own_case).spans
-    assert (len(answer.spans), answer.mmd, answer.artefacts) == (1, "", expected.artefacts)
-    assert "result.md" in expected.artefacts
