@@ -39,7 +39,7 @@ class RuntimeServer:
     def answer(self, request: Mapping[str, Any]) -> None:
         """Execute a request, and send the result or the exception."""
         self._limit_s = request["limit_s"]
-        own = {"versions": _versions, "import": _import_code, "load": self._load}
+        own: Mapping[str, Callable[..., Any]] = {"versions": _versions, "import": _import_code, "load": self._load}
         method, params = request["method"], request["params"]
         try:
             value = own[method](**params) if method in own else self._asked(method, params)

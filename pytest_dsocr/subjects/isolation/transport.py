@@ -89,8 +89,8 @@ def _pack_tensor(tensor: Tensor, buffers: list[memoryview]) -> Any:
 
 def _unpack(packed: Any, buffers: Sequence[bytearray]) -> Any:
     match packed:
-        case {"tensor": number, **about}:
-            return _unpack_tensor(about, buffers[number])
+        case {"tensor": number}:
+            return _unpack_tensor(packed, buffers[number])
         case {"map": items}:
             return {_unpack(key, buffers): _unpack(item, buffers) for key, item in items}
         case {"preset": sizes}:
