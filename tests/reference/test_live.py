@@ -143,7 +143,6 @@ def message_of(request: Callable[[], object]) -> str:
 @pytest.mark.parametrize(
     ("deed", "facts", "limit_s"),
     [
-        ("exit 3", "ended with status 3", 600),
         ("kill", "was killed by SIGKILL.*memory", 600),
         ("deaf", "no progress for 0.2 s", 0.2),
     ],

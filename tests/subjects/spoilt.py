@@ -1,14 +1,23 @@
-"""An engine that is wrong on request: an error in a method, buffers that are used again."""
+"""An engine that is wrong on request: methods are missing, one raises, or buffers are used again."""
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from torch import Tensor
 
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.subjects.engine import EngineSubject
+from pytest_dsocr.subjects.protocol import METHODS
+
+
+def only(subject: EngineSubject, level: Level, *more: str) -> Any:
+    """Return the subject with the methods of a level and ``more``, without its other members."""
+    names = [*(name for one in Level if one <= level for name in METHODS[one]), *more]
+    return SimpleNamespace(**{name: getattr(subject, name) for name in names})
 
 
 class Raising(EngineSubject):

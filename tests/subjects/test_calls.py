@@ -190,19 +190,17 @@ def passes(limited: CallWatch) -> Passes:
     return passes
 
 
-def test_time_is_counted_from_call_to_call(passes: Passes) -> None:
+@pytest.mark.parametrize(
+    ("stage", "limit_s", "option"), [("decode", CALL_S, "subject-time-limit"), ("load", LOADING_S, "start-limit")]
+)
+def test_time_is_counted_from_call_to_call_by_the_limit_of_the_stage(
+    passes: Passes, stage: str, limit_s: float, option: str
+) -> None:
     for _ in range(4):
-        with at_stage("decode", "step"):
-            passes(0.9 * CALL_S)
-    with pytest.raises(SubjectHungError, match="--dsocr-subject-time-limit"), at_stage("decode", "step"):
-        passes(CALL_S)
-
-
-def test_loading_has_a_limit_of_its_own(passes: Passes) -> None:
-    with at_stage("load", "factory"):
-        passes(0.9 * LOADING_S)
-    with pytest.raises(SubjectHungError, match="--dsocr-start-limit"), at_stage("load", "factory"):
-        passes(LOADING_S)
+        with at_stage(stage, "method"):
+            passes(0.9 * limit_s)
+    with pytest.raises(SubjectHungError, match=f"--dsocr-{option}"), at_stage(stage, "method"):
+        passes(limit_s)
 
 
 def test_nothing_is_interrupted_but_a_call_and_what_somebody_else_watches_may_take_its_time(

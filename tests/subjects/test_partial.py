@@ -23,8 +23,7 @@ from pytest_dsocr.subjects.protocol import NotOfferedError
 from tests.compare.made import every_bit
 from tests.report.made import result
 from tests.subjects.seen import seen
-from tests.subjects.spoilt import Raising, Reusing
-from tests.subjects.test_follow import only
+from tests.subjects.spoilt import Raising, Reusing, only
 
 LIMITS = tolerances("float32")
 PARTS = ("inputs", "vision", "prefill", "step", "read", "write")
