@@ -23,7 +23,7 @@ from pytest_dsocr.records.config import Level, Setup
 from pytest_dsocr.run.case import ask
 from tests.faults.proofs import every_id
 from tests.faults.trial import cases, loaded, reference
-from tests.subjects.test_follow import only
+from tests.subjects.spoilt import only
 
 ENOUGH_S = 600
 """CPU seconds that are enough on any machine."""

@@ -32,7 +32,7 @@ from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.run.case import ask
 from tests.faults.trial import READ_TOKENS, loaded, reference
-from tests.subjects.test_follow import only
+from tests.subjects.spoilt import only
 
 ASKED = os.environ.get("DSOCR_PROOFS", "")
 """Folder of results, if the whole matrix is wanted."""
