@@ -58,7 +58,7 @@ ATTENTION_CLASSES = {"eager": DeepseekV2Attention, "flash_attention_2": Deepseek
 
 
 def write_small_folder(folder: Path) -> Path:
-    """Write the files into ``folder``, which is made; a function stands for each anchor that the texts lack."""
+    """Write the files into a new ``folder``, with a function for each anchor that the texts lack."""
     folder.mkdir()
     texts = {**dict.fromkeys(FILES, ""), MAIN: MAIN_TEXT, DECODER: DECODER_TEXT}
     for symbol, anchor in read_json(FOLDER / "anchors.json").symbols.items():
