@@ -38,13 +38,11 @@ def setup(options: Namespace) -> Iterator[str]:
     """Make the environment unless it exists, and yield lines for the user.
 
     Raises:
-        DsocrError: on a folder without the vendor's files, a folder that setup must not write to, or a failing pip.
+        DsocrError: on a folder without the vendor's files, a folder that setup must not write to, or a failing uv.
     """
     environment.check_vendor_folder(options.vendor)
     if options_of_pip := [name for name in options.extra if name.startswith("-")]:
-        raise DsocrError(
-            f"--with takes packages, not {options_of_pip[0]}; configure pip by its own variables (PIP_...)"
-        )
+        raise DsocrError(f"--with takes packages, not {options_of_pip[0]}; configure uv by its own variables (UV_...)")
     plan = environment.plan_here(reuse_torch=options.reuse_torch, extra=tuple(options.extra))
     folder = environment.named_folder(options.env) or plan.folder
     there, started_s = is_made(plan, folder), monotonic()

@@ -129,7 +129,7 @@ def _attention(config: DecoderConfig, call: Call) -> Cost:
 
 
 def _mlp(config: DecoderConfig, call: Call, layer: int) -> Iterator[tuple[str, Cost]]:
-    """The router, routed and shared experts read the same numbers and write one sum: moved once, with the routed."""
+    """Yield the costs of a layer's experts; the routed ones count the numbers that all read and the one sum."""
     width, inner, tokens = config.hidden_size, config.moe_intermediate_size, call.tokens
     if not config.is_moe(layer):
         dense = _gated(tokens, width, config.intermediate_size) + _through(config, call)
@@ -149,7 +149,7 @@ def _gated(rows: int, width: int, inner: int) -> Cost:
 
 
 def _through(config: DecoderConfig, call: Call) -> Cost:
-    """A layer's input and its output."""
+    """Return a layer's input and its output."""
     numbers = call.tokens * config.hidden_size
     return moved(call.size, read=numbers, written=numbers)
 

@@ -14,7 +14,7 @@ from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, question_
 from pytest_dsocr.explain.search import SearchResult
 from pytest_dsocr.records.config import START_LIMIT_S, Setup
 from pytest_dsocr.records.names import ComparisonName
-from pytest_dsocr.reference.live import Client
+from pytest_dsocr.reference.client import Client
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 
 RUNTIME = "pytest_dsocr.explain.explain:ExplainingRuntime"
@@ -107,7 +107,7 @@ class Explainer:
                 question.what,
                 "explain",
                 {"question": question.pack()},
-                lambda response: msgspec.convert(response.result, SearchResult),
+                lambda answer: msgspec.convert(answer, SearchResult),
             )
         except ReferenceFaultError as error:
             return Explanation(f"nothing was tried: {str(error).splitlines()[0]}")

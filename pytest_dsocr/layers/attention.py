@@ -41,7 +41,7 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, lengths: Sequence[int] | None) -> Tens
 
 
 def flash_attention_2(q: Tensor, k: Tensor, v: Tensor, lengths: Sequence[int] | None) -> Tensor:
-    """The flash-attn package's kernel; rows of different lengths go one by one."""
+    """Attend by the flash-attn package's kernel; rows of different lengths go one by one."""
     if lengths is not None:
         rows = [
             _flash(q[i : i + 1], k[i : i + 1, :, :length], v[i : i + 1, :, :length]) for i, length in enumerate(lengths)

@@ -147,16 +147,8 @@ class EngineReference:
         _check("dtype", wanted.dtype, DTYPES_OF_VENDOR)
         _check("attention", wanted.attention, OF_VENDOR)
         self.wanted, self.recorded = wanted, recorded
-        self._engine = LiveReference(
-            None,
-            wanted.checkpoint.name,
-            python=Path(sys.executable),
-            device=wanted.device,
-            dtype=wanted.dtype,
-            attention=wanted.attention,
-            runtime=RUNTIME,
-            **limits,  # type: ignore[arg-type]
-        )
+        how: dict[str, Any] = {**wanted.ways, **limits, "runtime": RUNTIME}
+        self._engine = LiveReference(None, wanted.checkpoint.name, python=Path(sys.executable), **how)
 
     @cached_property
     def provenance(self) -> Provenance:

@@ -1,4 +1,4 @@
-"""Create the environment of the vendor's code with Python's venv and pip, and check it.
+"""Create the environment of the vendor's code with uv, and check it.
 
 The caller's versions of shared packages are pinned, and its torch can be reused. The packages are imported as a check.
 An interrupted setup is never mistaken for a complete one.
@@ -23,17 +23,19 @@ from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.reference.environment import MARK, STAMP, EnvironmentPlan, Stamp, interpreter, read_stamp
 
-TAKEN_UP = re.compile(
-    r"(?:Collecting|Processing) (?:\S*/)?(\w\S*?)(?:[<>=!~;@\[]|-\d|\s|$)|Installing collected packages|Building wheel"
-)
+TAKEN_UP = re.compile(r"\s*(?:Downloading|Building|\+) (\w[\w.-]*)|Prepared")
 TAIL_LINES = 12
 ADVICE = (
-    ("ensurepip", "install your system's package for Python's venv, such as python3-venv"),
     ("No space left", "make room, or name another folder with --env"),
-    ("(from versions: none)", "name a package index with PIP_INDEX_URL, or a folder of wheels with PIP_FIND_LINKS"),
-    ("distribution found for torch==", "the index lacks this version of torch: pass --reuse-torch"),
-    ("ResolutionImpossible", "the packages of --with need other versions of the packages below"),
+    ("no version of torch==", "the index lacks this version of torch: pass --reuse-torch"),
+    ("not found", "name a package index with PIP_INDEX_URL, or a folder of wheels with PIP_FIND_LINKS"),
+    ("Failed to fetch", "name a package index with PIP_INDEX_URL, or a folder of wheels with PIP_FIND_LINKS"),
+    ("incompatible", "the packages of --with need other versions of the packages below"),
 )
+OF_PIP = {"PIP_INDEX_URL": "--default-index", "PIP_EXTRA_INDEX_URL": "--index", "PIP_FIND_LINKS": "--find-links"}
+"""Variables that configure pip, each with the option of uv that means the same."""
+AS_PIP = ("--index-strategy", "unsafe-best-match", "--compile-bytecode")
+"""Options with which uv chooses among indexes as pip does, and compiles what workers import but do not write."""
 PROOF = """\
 import importlib.metadata, json, sys
 import tokenizers, torch, transformers
@@ -126,28 +128,30 @@ def _clear(folder: Path) -> None:
 
 def _fill(plan: EnvironmentPlan, folder: Path, lock: TextIO) -> Iterator[str]:
     yield "a virtual environment"
-    yield from _lines("Python's venv", [sys.executable, "-I", "-m", "venv", str(folder)], lock)
-    if not plan.torch_from:
-        yield from _installed(folder, [*plan.pins, *plan.extra], lock)
-        return
-    # The caller's packages are visible only for the extras; otherwise pip would count them as installed pins.
-    yield from _installed(folder, [pin for pin in plan.pins if not pin.startswith("torch==")], lock)
-    list(_lines("pip", [*_pip(folder), "uninstall", "--yes", "setuptools"], lock))  # it hides the caller's newer one
-    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
-    (site / "dsocr-torch.pth").write_text("\n".join(plan.torch_from) + "\n", encoding="utf-8")
-    if plan.extra:
-        yield from _installed(folder, [*plan.pins, *plan.extra], lock)
-
-
-def _installed(folder: Path, packages: Sequence[str], lock: TextIO) -> Iterator[str]:
-    command = [*_pip(folder), "install", "--progress-bar", "off", *packages]
-    for line in _lines("pip", command, lock):
-        if found := TAKEN_UP.match(line.strip()):
+    list(_uv(["venv", "--allow-existing", "--no-project", "--python", sys.executable, str(folder)], lock))
+    command = ["pip", "install", "--python", str(interpreter(folder)), *AS_PIP, *_sources(), *plan.pins, *plan.extra]
+    if plan.torch_from:
+        site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
+        (site / "dsocr-torch.pth").write_text("\n".join(plan.torch_from) + "\n", encoding="utf-8")
+        without_torch = folder / "without-torch.txt"  # whatever package requires it
+        without_torch.write_text("torch; python_version < '3'\n", encoding="utf-8")
+        command += ["--override", str(without_torch)]
+    for line in _uv(command, lock):
+        if found := TAKEN_UP.match(line):
             yield found[1] or found[0].lower()
 
 
-def _pip(folder: Path) -> list[str]:
-    return [str(interpreter(folder)), "-I", "-m", "pip", "--no-input", "--disable-pip-version-check"]
+def _sources() -> Iterator[str]:
+    """Yield options for the sources of packages that the user has named to pip."""
+    for name, option in OF_PIP.items():
+        for source in os.environ.get(name, "").split():
+            yield from (option, source)
+    if os.environ.get("PIP_NO_INDEX"):
+        yield "--no-index"
+
+
+def _uv(arguments: Sequence[str], lock: TextIO) -> Iterator[str]:
+    return _lines("uv", [sys.executable, "-I", "-m", "uv", *arguments], lock)
 
 
 def _lines(what: str, command: Sequence[str], *locks: TextIO) -> Iterator[str]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import Checkpoint
-from pytest_dsocr.records.config import START_LIMIT_S
 from pytest_dsocr.records.provenance import RecordingKey, device_class
 from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.environment import family_in, family_with, find_environment
 from pytest_dsocr.reference.goldens import anchors_of
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.nearest import WAYS
-from pytest_dsocr.reference.protocol import OnProgress
 from pytest_dsocr.reference.recording import MANIFEST, RecordedReference, Recording, find_recordings
 
 
@@ -33,6 +32,11 @@ class WantedReference:
     """Parts of the key that a recording must equal; in the others, the nearest recording is used if none is equal."""
 
     @property
+    def ways(self) -> dict[str, Any]:
+        """The device, the dtype and the attention, by name."""
+        return {way: getattr(self, way) for way in WAYS}
+
+    @property
     def key(self) -> RecordingKey:
         """Key to search recordings by; hashes the checkpoint."""
         device = device_class(self.device) if self.device.startswith("cuda") else self.device
@@ -40,14 +44,7 @@ class WantedReference:
 
 
 def open_reference(
-    where: Path,
-    wanted: WantedReference,
-    *,
-    env: Path | None = None,
-    time_limit_s: float = 600,
-    keep_files: bool = False,
-    start_limit_s: float = START_LIMIT_S,
-    on_progress: OnProgress | None = None,
+    where: Path, wanted: WantedReference, *, env: Path | None = None, **live: Any
 ) -> LiveReference | RecordedReference:
     """Open the reference in the folder ``where``; a live one starts with its first request.
 
@@ -55,28 +52,14 @@ def open_reference(
         where: a folder with the vendor's Python files, a recording, or a folder of recordings.
         wanted: its checkpoint and key; a single recording has its own key.
         env: environment of a live reference, see ``find_environment``.
-        time_limit_s: for a live reference, the longest time without progress.
-        keep_files: for a live reference, keep the files that the vendor's ``infer`` writes.
-        start_limit_s: the same as ``time_limit_s`` while it starts and loads.
-        on_progress: for a live reference, called with its progress.
+        **live: limits, ``keep_files`` and ``on_progress`` of :class:`LiveReference`.
 
     Raises:
         DsocrError: if the folder contains no reference.
         ReferenceFaultError: if the recording is missing, damaged, stale, or of another checkpoint.
     """
     if family_in(where):
-        return LiveReference(
-            where,
-            wanted.checkpoint.name,
-            python=find_environment(env),
-            device=wanted.device,
-            dtype=wanted.dtype,
-            attention=wanted.attention,
-            time_limit_s=time_limit_s,
-            keep_files=keep_files,
-            start_limit_s=start_limit_s,
-            on_progress=on_progress,
-        )
+        return LiveReference(where, wanted.checkpoint.name, python=find_environment(env), **wanted.ways, **live)
     if not where.is_dir():
         raise DsocrError(f"there is no folder {where}; give one with the vendor's Python files, or with recordings")
     if (where / MANIFEST).is_file():

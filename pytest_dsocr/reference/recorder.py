@@ -9,19 +9,19 @@ folder is renamed to the target, and the old folder is deleted.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.base.files import locked, sync_folder, write_whole
+from pytest_dsocr.base.files import locked, seal, sha256, sync_folder, write_whole
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.provenance import Provenance
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.protocol import ReferenceFaultError
-from pytest_dsocr.reference.recorded_case import RecordedCase, case_files, read_recorded
-from pytest_dsocr.reference.recording import MANIFEST, Recording, encode_manifest, folder_names, recordings_of
+from pytest_dsocr.reference.recorded_case import FORMAT, RecordedCase, case_files, read_recorded
+from pytest_dsocr.reference.recording import MANIFEST, Recording, folder_names, recordings_of
 
 
 @contextmanager
@@ -116,7 +116,7 @@ class Recorder:
                     self._write(name, read_recorded(self.folder / name))
                 self._made[case_id] = case
         self._keep_only({name for case_id in self._made for name in case_files(case_id)})
-        self._write(MANIFEST, encode_manifest(self._work, self.provenance, self._made))
+        self._write(MANIFEST, _manifest(self._work, self.provenance, self._made))
 
     def _holds(self, case: Case) -> bool:
         recorded = self._made.get(case.id)
@@ -159,6 +159,16 @@ class Recorder:
     def _write(self, name: str, content: bytes) -> None:
         self._work.mkdir(exist_ok=True)
         write_whole(self._work / name, content)
+
+
+def _manifest(folder: Path, provenance: Provenance, cases: Mapping[str, RecordedCase]) -> bytes:
+    """Return the manifest of ``cases`` with files in ``folder``."""
+    entries = {}
+    for case_id, case in sorted(cases.items()):
+        contents = {name: read_recorded(folder / name) for name in case_files(case_id)}
+        files = {name: {"bytes": len(content), "sha256": sha256(content)} for name, content in contents.items()}
+        entries[case_id] = {"case": case.described, "files": files}
+    return seal({"format": FORMAT, "provenance": provenance.to_json(), "cases": entries})
 
 
 def _as_named_in(golden: Path, provenance: Provenance) -> Provenance:

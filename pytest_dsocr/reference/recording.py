@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from pytest_dsocr.base.files import seal, sha256
+from pytest_dsocr.base.files import sha256
 from pytest_dsocr.base.reading import Count, FileName
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.prompt import TextTokenizer
@@ -26,7 +26,6 @@ from pytest_dsocr.reference.nearest import (
 from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recorded_case import (
     CEILING,
-    FORMAT,
     Described,
     RecordedCase,
     case_files,
@@ -86,16 +85,6 @@ class Recording:
                 raise fault(folder / f"{case_id}.json", f"differs from {MANIFEST} in its case or provenance")
         _check_place(folder, provenance)
         return cls(folder, provenance, cases)
-
-
-def encode_manifest(folder: Path, provenance: Provenance, cases: Mapping[str, RecordedCase]) -> bytes:
-    """Return the manifest of ``cases`` with files in ``folder``."""
-    entries = {}
-    for case_id, case in sorted(cases.items()):
-        contents = {name: read_recorded(folder / name) for name in case_files(case_id)}
-        files = {name: {"bytes": len(content), "sha256": sha256(content)} for name, content in contents.items()}
-        entries[case_id] = {"case": case.described, "files": files}
-    return seal({"format": FORMAT, "provenance": provenance.to_json(), "cases": entries})
 
 
 def folder_names(provenance: Provenance) -> list[Path]:

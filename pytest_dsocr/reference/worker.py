@@ -1,4 +1,4 @@
-"""Worker process that loads a checkpoint once and answers requests of :mod:`pytest_dsocr.reference.live`.
+"""Worker process that loads a checkpoint once and answers requests of :mod:`pytest_dsocr.reference.client`.
 
 It runs in the vendor's environment, or in the caller's own if the engine answers for the vendor's code.
 At import it needs the standard library alone. An environment in which any package is missing still answers, and names
@@ -20,12 +20,7 @@ from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, limit, serve
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from pytest_dsocr.reference.protocol import Runtime
-
-Reply = tuple[Any, Mapping[str, "Tensor"]]
-"""A plain value, and the tensors that belong to it."""
 
 
 def main(folder: str, pipe: str) -> None:
@@ -40,43 +35,34 @@ class RuntimeServer:
         self._channel = channel
         self._limit_s = 0.0
         self._runtime: Runtime | None = None
-        self._provenance: Mapping[str, Any] = {}
 
     def answer(self, request: Mapping[str, Any]) -> None:
         """Execute a request, and send the result or the exception."""
         self._limit_s = request["limit_s"]
+        own: Mapping[str, Callable[..., Any]] = {"versions": _versions, "import": _import_code, "load": self._load}
         method, params = request["method"], request["params"]
         try:
-            if method == "versions":
-                reply: Reply = (_versions(), {})
-            elif method == "import":
-                reply = _imported(Path(params["vendor"]))
-            elif method == "load":
-                reply = self._load(**params)
-            else:
-                reply = self._answer(method, params)
-            answer = {"result": reply[0], "tensors": reply[1], "provenance": self._provenance}
-            self._channel.send("answer", answer)
+            value = own[method](**params) if method in own else self._asked(method, params)
+            self._channel.send("answer", value)
         except (Exception, SystemExit) as error:
             trace = "" if isinstance(error, DsocrError) else traceback.format_exc()
             self._channel.send(REFUSAL, {"kind": type(error).__name__, "message": str(error), "traceback": trace})
 
-    def _load(self, runtime: str, vendor: str | None, **how: Any) -> Reply:
-        """Load the runtime ``module:name``, with the vendor's files if there are any."""
+    def _load(self, runtime: str, vendor: Path | None, **how: Any) -> dict[str, Any]:
+        """Load the runtime ``module:name``, with the vendor's files if there are any; return its provenance."""
         module, _, name = runtime.partition(":")
         if vendor is not None:
-            check_code(Path(vendor))
+            check_code(vendor)
         load: Callable[..., Runtime] = getattr(import_module(module), name).load
-        load = load if vendor is None else partial(load, Path(vendor))
+        load = load if vendor is None else partial(load, vendor)
         self._runtime = load(**how, on_progress=self._progress)
         if how["device"].startswith("cuda:"):
             import torch
 
             torch.cuda.set_device(how["device"])  # infer's own .cuda() uses the current device
-        self._provenance = self._runtime.provenance.to_json()
-        return {}, {}
+        return self._runtime.provenance.to_json()
 
-    def _answer(self, method: str, params: dict[str, Any]) -> Reply:
+    def _asked(self, method: str, params: dict[str, Any]) -> Any:
         from pytest_dsocr.records.packing import pack
         from pytest_dsocr.reference.protocol import unpack_case
 
@@ -84,20 +70,18 @@ class RuntimeServer:
         if "case" in params:
             params["case"] = unpack_case(params["case"])
         found = getattr(self._runtime, method)(**params)
-        self._provenance = (found if method == "observe" else self._runtime).provenance.to_json()
-        return pack(found) if method == "observe" else (found, {})
+        return (*pack(found), found.provenance.to_json()) if method == "observe" else found
 
     def _progress(self, what: str, done: int, total: int | None) -> None:
         limit(self._limit_s)
         self._channel.send("event", (what, done, total))
 
 
-def _imported(vendor: Path) -> Reply:
+def _import_code(vendor: Path) -> None:
     check_code(vendor)
     from pytest_dsocr.reference.vendor_code.code import load_vendor_code
 
     load_vendor_code(vendor)
-    return {}, {}
 
 
 def _versions() -> dict[str, str]:

@@ -21,7 +21,8 @@ from pytest_dsocr.records.config import NotOfferedError, SubjectFaultError
 from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.records.reference_result import BEST_OF_PREFILL, Best, Seam
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.follow import digest, forced_steps, keeps_values, steps_along, without_padding
+from pytest_dsocr.subjects.follow import digest, keeps_values
+from pytest_dsocr.subjects.forced_steps import forced_steps, steps_along, without_padding
 from pytest_dsocr.subjects.protocol import StagedSubject, TextSubject
 
 Donor = Callable[[], StagedSubject]

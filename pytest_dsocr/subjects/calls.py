@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from math import inf
 
 from pytest_dsocr.base.errors import DsocrError
@@ -39,10 +40,11 @@ class CallWatch:
     Args:
         notes: list of sentences about the subject's side effects, each once.
         stderr: a file descriptor for the last message of a process that is killed.
+        outer: the watch of the run that started this one.
     """
 
-    def __init__(self, notes: list[str], stderr: int = STDERR) -> None:
-        self.notes = notes
+    def __init__(self, notes: list[str], stderr: int = STDERR, outer: "CallWatch | None" = None) -> None:
+        self.notes, self.outer = notes, outer
         self.read = list[str]()
         """Ids of the cases read so far, in order, with repetitions."""
         self.surroundings = Surroundings(notes)
@@ -93,12 +95,14 @@ class CallWatch:
             os.close(self._stderr)
 
 
-_WATCHES = [CallWatch([])]
+OUTSIDE = CallWatch([])
+"""The watch of calls outside of any run."""
+_CURRENT = ContextVar("dsocr_call_watch", default=OUTSIDE)
 
 
 def current() -> CallWatch:
     """Return the watch of the innermost run, because a run may start another in its process."""
-    return _WATCHES[-1]
+    return _CURRENT.get()
 
 
 def begin(notes: list[str]) -> CallWatch:
@@ -106,15 +110,16 @@ def begin(notes: list[str]) -> CallWatch:
     stderr = STDERR
     with suppress(OSError):  # there may be none
         stderr = os.dup(STDERR)
-    _WATCHES.append(CallWatch(notes, stderr))
-    return current()
+    watch = CallWatch(notes, stderr, current())
+    _CURRENT.set(watch)
+    return watch
 
 
 def end(watch: CallWatch) -> None:
     """End a run."""
-    if watch in _WATCHES[1:]:
-        _WATCHES.remove(watch)
-        watch.end()
+    if watch.outer:
+        _CURRENT.set(watch.outer)
+    watch.end()
 
 
 @contextmanager

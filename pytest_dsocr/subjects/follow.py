@@ -1,9 +1,9 @@
 """Questions to a subject about one case: steps along the reference's tokens, then free decoding if tokens differ."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,8 @@ from torch import Tensor
 from pytest_dsocr.base.exact_types import to_builtin
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.markup import clean_output
-from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
+from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.engine.pipeline import pick
-from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.records.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Level, NotOfferedError, SubjectFaultError
@@ -29,20 +27,13 @@ from pytest_dsocr.records.reference_result import (
     Output,
     ReferenceResult,
     Seam,
-    Step,
 )
 from pytest_dsocr.records.subject_result import ForcedStep, SubjectPart, SubjectResult
-from pytest_dsocr.subjects.calls import at_stage, current
+from pytest_dsocr.subjects.calls import at_stage
 from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, CheckedSubject
-from pytest_dsocr.subjects.forced_steps import ForcedSteps
+from pytest_dsocr.subjects.forced_steps import OnToken, forced_steps, go_on, nobody, steps_along, without_padding
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView, TextSubject
-
-OnToken = Callable[[int], None]
-
-
-def nobody(step: int) -> None:
-    """Ignore a step."""
 
 
 def run_teacher_forced(
@@ -81,22 +72,21 @@ def run_teacher_forced(
     return following.answer
 
 
+@dataclass
 class _Following:
     """Dialogue with a subject about one case, and the answer so far."""
 
-    def __init__(
-        self,
-        asked: CheckedSubject,
-        case: Case,
-        expected: ReferenceResult,
-        on_token: OnToken,
-        tokenizer: TextTokenizer | None,
-    ) -> None:
-        self.asked, self.case, self.expected, self.on_token, self.tokenizer = asked, case, expected, on_token, tokenizer
-        self.answer = SubjectResult(case.id, asked.level, "", ())
+    asked: CheckedSubject
+    case: Case
+    expected: ReferenceResult
+    on_token: OnToken
+    tokenizer: TextTokenizer | None
+
+    def __post_init__(self) -> None:
+        self.answer = SubjectResult(self.case.id, self.asked.level, "", ())
         self.left: list[SubjectPart] = [
-            *(("inputs",) if asked.level >= Level.INPUTS else ()),
-            *(("vision", "prefill", "step") if asked.level >= Level.STAGES else ()),
+            *(("inputs",) if self.asked.level >= Level.INPUTS else ()),
+            *(("vision", "prefill", "step") if self.asked.level >= Level.STAGES else ()),
             "read",
         ]
         """The parts of the answer that are still missing; the one in progress first."""
@@ -246,51 +236,9 @@ def digest(inputs: Mapping[str, Tensor], expected: ReferenceResult) -> InputsDig
         return InputsDigest.of(own, keep_values=keeps_values(expected))
 
 
-def without_padding(logits: Tensor, expected: ReferenceResult) -> Tensor:
-    """Return the logits ``[V]`` of the reference's vocabulary, and note that more were given, as of a padded table.
-
-    The steps see all of them, so that a token of the padding that is chosen is another token.
-    """
-    rows = expected.seams["prefill"].shape[-1] if "prefill" in expected.seams else len(logits)
-    if len(logits) > rows:
-        current().note(
-            f"the subject's vocabulary is padded: it gives {len(logits)} logits, the reference {rows}; these are "
-            "compared, and a token of the others that is chosen is WRONG"
-        )
-    return logits[:rows]
-
-
 def keeps_values(expected: ReferenceResult) -> bool:
     """Return whether the reference's tensors are at hand."""
     return expected.inputs.values is not None
-
-
-def steps_along(
-    asked: CheckedSubject,
-    state: DecodeView,
-    logits: Tensor,
-    expected: Sequence[Step],
-    steps: ForcedSteps,
-    on_token: OnToken = nobody,
-) -> None:
-    """Decode along the reference's tokens from a prefilled ``state`` and its ``logits`` ``[V]``, and note each step."""
-    for k in range(len(expected)):
-        steps.see(logits if k == 0 else asked.step(state, expected[k - 1].token))
-        on_token(k)
-
-
-def forced_steps(
-    asked: CheckedSubject, inputs: Mapping[str, Tensor], expected: Sequence[Step], family: ModelSpec
-) -> ForcedSteps:
-    """Prepare to see the steps along the reference's, by the rule that the subject, or its family, chooses by."""
-    return ForcedSteps(expected, (asked.policy or family.decoding).ban(inputs["input_ids"][0].tolist()))
-
-
-def go_on(step: Callable[[int], Tensor], tokens: list[int], ban: NgramBan, eos_id: int, limit: int) -> None:
-    """Decode freely after ``tokens`` and append up to ``limit``; ``step`` feeds a token and returns logits ``[V]``."""
-    while len(tokens) < limit and tokens[-1] != eos_id:
-        tokens += pick(step(tokens[-1])[None], [ban.banned()])
-        ban.push(tokens[-1])
 
 
 def _ends(policy: DecodePolicy | None, case: Case, tokens: Sequence[int]) -> bool:

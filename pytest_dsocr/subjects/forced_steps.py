@@ -3,18 +3,22 @@
 Shapes: V vocabulary, T steps, B of them at once, K best tokens of a step.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 
 import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.policy import NgramBan
+from pytest_dsocr.engine.pipeline import pick
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.records.columns import Columns, best_of_steps, fetched_best
 from pytest_dsocr.records.config import SubjectFaultError
-from pytest_dsocr.records.reference_result import NotFinite, Step
+from pytest_dsocr.records.reference_result import NotFinite, ReferenceResult, Step
 from pytest_dsocr.records.subject_result import NO_CHOICE, ForcedStep
-from pytest_dsocr.subjects.calls import at_stage
+from pytest_dsocr.subjects.calls import at_stage, current
+from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.protocol import DecodeView
 
 
 class ForcedSteps:
@@ -117,3 +121,52 @@ def _spoilt(logits_BV: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     is_value = logits_BV < torch.inf
     return is_value.sum(1), (logits_BV != logits_BV).sum(1), is_value.view(torch.uint8).argmin(1)
+
+
+OnToken = Callable[[int], None]
+
+
+def nobody(step: int) -> None:
+    """Ignore a step."""
+
+
+def steps_along(
+    asked: CheckedSubject,
+    state: DecodeView,
+    logits: Tensor,
+    expected: Sequence[Step],
+    steps: ForcedSteps,
+    on_token: OnToken = nobody,
+) -> None:
+    """Decode along the reference's tokens from a prefilled ``state`` and its ``logits`` ``[V]``, and note each step."""
+    for k in range(len(expected)):
+        steps.see(logits if k == 0 else asked.step(state, expected[k - 1].token))
+        on_token(k)
+
+
+def forced_steps(
+    asked: CheckedSubject, inputs: Mapping[str, Tensor], expected: Sequence[Step], family: ModelSpec
+) -> ForcedSteps:
+    """Prepare to see the steps along the reference's, by the rule that the subject, or its family, chooses by."""
+    return ForcedSteps(expected, (asked.policy or family.decoding).ban(inputs["input_ids"][0].tolist()))
+
+
+def go_on(step: Callable[[int], Tensor], tokens: list[int], ban: NgramBan, eos_id: int, limit: int) -> None:
+    """Decode freely after ``tokens`` and append up to ``limit``; ``step`` feeds a token and returns logits ``[V]``."""
+    while len(tokens) < limit and tokens[-1] != eos_id:
+        tokens += pick(step(tokens[-1])[None], [ban.banned()])
+        ban.push(tokens[-1])
+
+
+def without_padding(logits: Tensor, expected: ReferenceResult) -> Tensor:
+    """Return the logits ``[V]`` of the reference's vocabulary, and note that more were given, as of a padded table.
+
+    The steps see all of them, so that a token of the padding that is chosen is another token.
+    """
+    rows = expected.seams["prefill"].shape[-1] if "prefill" in expected.seams else len(logits)
+    if len(logits) > rows:
+        current().note(
+            f"the subject's vocabulary is padded: it gives {len(logits)} logits, the reference {rows}; these are "
+            "compared, and a token of the others that is chosen is WRONG"
+        )
+    return logits[:rows]

@@ -22,7 +22,7 @@ from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import copied, copies, own_tensors
 from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
-from pytest_dsocr.subjects.follow import go_on
+from pytest_dsocr.subjects.forced_steps import go_on
 from pytest_dsocr.subjects.protocol import DECODER, NotOfferedError, Setup, level_of_parts, parts_of, said_of_parts
 
 SAID = ("dtype", "dtypes", "precision", "presets", "prompts", "policy", "text_of", "close")

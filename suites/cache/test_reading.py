@@ -98,7 +98,7 @@ def test_another_prompt_of_a_page_is_another_reading(
 def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> list[int]:
     """Return the choices of the vendor's loop on the subject's logits, by the model's rule or else the subject's."""
     from pytest_dsocr.engine.pipeline import pick
-    from pytest_dsocr.subjects.follow import go_on
+    from pytest_dsocr.subjects.forced_steps import go_on
 
     inputs, decoding = asked.inputs(case), case.family.decoding
     rule = decoding if decoding.no_repeat_ngram_size else asked.policy or decoding

@@ -46,7 +46,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def dumps(written: Path, tmp_path: Path) -> Path:
-    """A copy to be changed."""
+    """Return a copy to be changed."""
     return Path(shutil.copytree(written, tmp_path / "dumps"))
 
 

@@ -23,7 +23,7 @@ HERE = f"processor:{__name__}"
 
 @pytest.fixture(autouse=True)
 def _noted_here() -> Iterator[None]:
-    """Notes about a part go to a run of their own, not to the run of these tests."""
+    """Send notes about a part to a run of their own, not to the run of these tests."""
     with watching([]):
         yield
 

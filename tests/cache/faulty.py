@@ -25,7 +25,7 @@ VISIBLE = attention._visible
 
 
 def changed(**methods: Callable[..., Any]) -> Make:
-    """An engine with other methods, each of which is handed the right one and what that is given."""
+    """Make an engine with other methods; each is given the right one and its arguments."""
 
     def make(engine: Engine[Any]) -> EngineSubject:
         subject = EngineSubject(engine)

@@ -48,12 +48,12 @@ STEPS = (
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
-    """Normal values that are the same at every call."""
+    """Return normal values that are the same at every call."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def input_tensors() -> dict[str, Tensor]:
-    """The five tensors of a page with two crops, shrunk."""
+    """Return the five tensors of a page with two crops, shrunk."""
     return {
         "input_ids": torch.tensor([[0, 500, 500, 500, 21, 22, 22, 500]]),
         "images_seq_mask": torch.tensor([[False, True, True, True, False, False, False, True]]),
@@ -72,7 +72,7 @@ def seam_tensors() -> dict[str, Tensor]:
 
 
 def observation(*, keep_values: bool = False, **changes: Any) -> ReferenceResult:
-    """An observation of three steps, with ``changes`` to its fields."""
+    """Return an observation of three steps, with ``changes`` to its fields."""
     made = ReferenceResult(
         case_id="page-tiny-free",
         inputs=InputsDigest.of(input_tensors(), keep_values=keep_values),
@@ -85,7 +85,7 @@ def observation(*, keep_values: bool = False, **changes: Any) -> ReferenceResult
 
 
 def along(steps: Sequence[Step]) -> tuple[ForcedStep, ...]:
-    """The steps of a subject that says the same as the reference."""
+    """Return the steps of a subject that says the same as the reference."""
     return tuple(ForcedStep(step.token, step.best, step.best.logits) for step in steps)
 
 
@@ -101,7 +101,7 @@ def answer(of: ReferenceResult, level: Level = Level.STAGES, **changes: Any) -> 
 
 
 def reading(output: Output) -> SubjectResult:
-    """The answer of a subject that offers its output alone."""
+    """Return the answer of a subject that offers its output alone."""
     return SubjectResult("page-tiny-free", Level.TEXT, output.text, output.spans, output.mmd, output.artefacts)
 
 

@@ -26,7 +26,7 @@ def compared(changes: Tensors, expected: Tensors | None = None, *, keep_values: 
 
 
 def only(found: list[Comparison], name: str) -> Comparison:
-    """The comparison ``name``, which is the only one that is wrong."""
+    """Return the comparison ``name``, the only one that is wrong."""
     assert [one.what for one in found if one.verdict is not Verdict.MATCH] == [name]
     return next(one for one in found if one.what == name)
 

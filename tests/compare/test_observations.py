@@ -197,7 +197,7 @@ def test_logits_that_are_not_finite_are_reported_in_the_place_of_an_error() -> N
 
 
 def flipped(at: int, apart: float) -> tuple[tuple[Step, ...], list[ForcedStep]]:
-    """Steps of which one has its best two so far apart, and the subject taking the second there."""
+    """Return steps; in one the best two are so far apart, and the subject takes the second."""
     first, second = STEPS[at].best.ids[:2]
     close = Step(STEPS[at].token, Best((first, second), (8.0, 8.0 - apart)))
     steps = (*STEPS[:at], close, *STEPS[at + 1 :])

@@ -55,7 +55,7 @@ def moved(move: Callable[[float], float]) -> Callable[[str], str]:
 
 
 def judged(actual: str, expected: str) -> tuple[Comparison, Comparison]:
-    """The comparisons of text and boxes under a budget of four bits."""
+    """Return the comparisons of text and boxes under a budget of four bits."""
     text = compare_text(actual, expected, 0.0)
     boxes = compare_boxes(
         spans_in(actual, DEEPSEEK_OCR.form), spans_in(expected, DEEPSEEK_OCR.form), tolerances("float32")

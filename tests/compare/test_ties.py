@@ -134,7 +134,7 @@ def moved(text: str, by: int) -> str:
 
 
 def parted(tie: RealTie) -> int:
-    """The first character that differs."""
+    """Return the first character that differs."""
     pairs = enumerate(zip(tie.actual.output.text, tie.expected.output.text, strict=False))
     return next(at for at, (a, b) in pairs if a != b)
 

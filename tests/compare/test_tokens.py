@@ -23,13 +23,13 @@ def step(token: int, *best: tuple[int, float]) -> Step:
 
 
 def forced(expected: Step, token: int | None = None, best: Best | None = None, **at: float) -> ForcedStep:
-    """The reference's own step, with another token or best, and logits ``t3=...`` of single tokens."""
+    """Return the reference's own step, with another token or best, and logits ``t3=...`` of single tokens."""
     logits = [at.get(f"t{i}", logit) for i, logit in zip(expected.best.ids, expected.best.logits, strict=True)]
     return ForcedStep(expected.token if token is None else token, best or expected.best, tuple(logits))
 
 
 def close(apart_ulps: float) -> Step:
-    """A step whose best two are ``apart_ulps`` apart."""
+    """Return a step with its best two ``apart_ulps`` apart."""
     return step(7, (7, 8.0), (3, 8.0 - apart_ulps * ULP), (9, 2.0))
 
 

@@ -108,7 +108,7 @@ SEEDS = [encoded(rgb(37, 23), form, ROTATED_BY_90) for form in FORMS]
 
 @st.composite
 def broken_files(draw: st.DrawFn) -> bytes:
-    """A real file with some bytes changed, most of them in its header, perhaps cut short, perhaps with more behind."""
+    """Return a real file with some bytes changed, most of them in its header, perhaps cut short or with more behind."""
     data = bytearray(draw(st.sampled_from(SEEDS)))
     spots = st.integers(0, HEADER_BYTES) | st.integers(0, len(data) - 1)
     for spot, value in draw(st.lists(st.tuples(spots, st.integers(0, 255)), max_size=8)):

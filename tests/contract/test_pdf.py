@@ -15,7 +15,7 @@ from pytest_dsocr.contract.pdf import Pdf
 
 
 def pdf_of(*colours: str) -> bytes:
-    """A PDF with a page of 2 x 1 inches for each colour."""
+    """Return a PDF with a page of 2 x 1 inches for each colour."""
     pages = [Image.new("RGB", (200, 100), colour) for colour in colours]
     buffer = BytesIO()
     dates = dict.fromkeys(("creationDate", "modDate"), time.gmtime(0))  # the same bytes at any time
@@ -30,7 +30,7 @@ def empty_pdf() -> bytes:
 
 
 def locked_pdf() -> bytes:
-    """A PDF whose password nobody knows: its check values were not made from any."""
+    """Return a PDF with a password that nobody knows: its check values were not made from any."""
     owner, user = b"AB" * 32, b"CD" * 32
     entries = b"/ID [<00> <00>] /Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <%s> /U <%s> >>" % (owner, user)
     return pdf_of("white").replace(b"trailer\n<<", b"trailer\n<< " + entries)

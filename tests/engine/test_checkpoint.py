@@ -30,7 +30,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty hub cache, and a network that would be noticed."""
+    """Provide an empty hub cache, and a network that would be noticed."""
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     for call in ("socket.getaddrinfo", "socket.socket.connect"):
@@ -39,7 +39,7 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def first_value(checkpoint: Checkpoint) -> float:
-    """The first logit's first weight, of weights whose loading is watched to its end."""
+    """Return the first logit's first weight, of weights watched while they load."""
     model = DeepseekOCR.empty(checkpoint.architecture, eager, torch.device("cpu"), torch.float32)
     seen: list[tuple[int, int]] = []
     checkpoint.load_into(model, on_progress=lambda done, total: seen.append((done, total)))

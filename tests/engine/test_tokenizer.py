@@ -52,7 +52,7 @@ def test_a_text_is_its_bytes_and_marks_and_comes_back(text: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder whose tokenizer.json has an ordinary vocabulary of 500 and BOS, EOS and pad as its only specials."""
+    """Write a folder with a tokenizer.json of 500 ordinary tokens, and BOS, EOS and pad as its only special ones."""
     complete = json.loads(byte_level_vocabulary(512).to_str())
     complete["added_tokens"] = [token for token in complete["added_tokens"] if token["id"] < 500]
     complete["model"]["vocab"] = {t: i for t, i in complete["model"]["vocab"].items() if i < 500}

@@ -35,7 +35,7 @@ from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from tests.faults.outcome import Fault, Outcome, outcome_of, stage_of_group
 from tests.faults.suites import DEVICE, DTYPE, LEVEL, ask_suites, failure, showing
 from tests.recordings import FOLDER
-from tests.subjects.test_follow import only
+from tests.subjects.spoilt import only
 
 QUICKEST = ("figures_201", "invoice_016")
 SETUP = Setup("mini", DEVICE, DTYPE)

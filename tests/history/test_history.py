@@ -23,7 +23,7 @@ from tests.timing.made import measured
 
 
 def made(day: int, *tests: Any, commit: str = "", **changes: Any) -> Night:
-    """The night of a run of these tests, at a commit of its own unless one is named."""
+    """Return the night of a run of these tests, at a commit of its own unless one is named."""
     date = f"2026-11-{day:02}T01:17:00+00:00"
     [found] = record.of_runs([("run", night(*tests, started=date, ended=date, commit=commit or f"{day:040x}"))])
     return replace(found, **changes)
@@ -193,7 +193,7 @@ LOSS = {
 
 
 def passing(pages: Sequence[str] = (), loss: dict[str, Any] | None = None, **run: Any) -> dict[str, Any]:
-    """The result of a run that compares the page ``a``, of these that it was to compare."""
+    """Return the result of a run that compares the page ``a``, of these that it was to compare."""
     (_, first), (_, second) = GOOD
     sides: Any = {"case": case_payload("a", loss=loss), "run": run_payload(**run)}
     made = result(("passed", structs.replace(first, **sides)), ("passed", structs.replace(second, **sides)))
@@ -207,7 +207,7 @@ LEFT_A_PAGE, ON_BUDGET = passing(pages="ab"), passing(loss=LOSS)
 
 
 def shards(*of: str, pages: Sequence[str] = ("dev-3",)) -> dict[str, dict[str, Any]]:
-    """Passing results of parts of a run."""
+    """Return passing results of parts of a run."""
     return {str(k): night(*GOOD, run={**RUN, "shard": one, "pages": [*pages]}) for k, one in enumerate(of)}
 
 

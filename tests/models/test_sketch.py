@@ -20,7 +20,7 @@ BESIDE = ("suites", "golden")
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """The package with one folder and one line more; all else is the package's own."""
+    """Copy the package, with one more folder and one more line."""
     root = tmp_path / "installed"
     root.mkdir()
     own = root / PACKAGE.name
@@ -42,7 +42,7 @@ def installed(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
-    """A page of 960 x 480 px with something on it."""
+    """Return a page of 960 x 480 px with something on it."""
     path = tmp_path / "wide.png"
     picture = Image.linear_gradient("L").resize((960, 480)).convert("RGB")
     picture.save(path)

@@ -19,7 +19,7 @@ ODD = torch.tensor([[0.5, -0.0, math.nan, math.inf, -math.inf, 1e-40]])
 
 
 def odd(*, keep_values: bool) -> ReferenceResult:
-    """An observation of values that are easily lost on the way."""
+    """Return an observation of values that are easily lost on the way."""
     tensors = {
         "sam.crops": ODD,
         "sam.page/3": ODD.bfloat16(),

@@ -1,8 +1,10 @@
 """A folder with the five files and every anchor, in our own words, for tests to change."""
 
+import re
 from pathlib import Path
 
-from tests.recordings import CONTRACT, FILES
+from pytest_dsocr.reference.drift import read_json
+from tests.recordings import FILES, FOLDER
 
 MAIN, DECODER, ENCODER, CONVERSATION, CONFIG = FILES
 
@@ -54,28 +56,14 @@ class DeepseekV2FlashAttention2:
 ATTENTION_CLASSES = {"eager": DeepseekV2Attention, "flash_attention_2": DeepseekV2FlashAttention2}
 """
 
-OF_DECODER = ("DeepseekV2DecoderLayer", "DeepseekV2MLP", "DeepseekV2MoE", "MoEGate", "DeepseekV2RMSNorm")
-OF_MAIN = (
-    *(
-        name
-        for name in (*CONTRACT["tokenizer"], *CONTRACT["preprocess"])
-        if name not in ("get_conv_template", "Conversation")
-    ),
-    *CONTRACT["postprocess"],
-    "NoEOSTextStreamer",
-)
-
 
 def write_small_folder(folder: Path) -> Path:
-    """Write the files into ``folder``, which is made."""
+    """Write the files into a new ``folder``, with a function for each anchor that the texts lack."""
     folder.mkdir()
-    texts = {
-        MAIN: MAIN_TEXT + _functions(OF_MAIN),
-        DECODER: DECODER_TEXT + _functions(OF_DECODER),
-        ENCODER: _functions((*CONTRACT["sam"], *CONTRACT["clip"], *CONTRACT["projector"])),
-        CONVERSATION: _functions(("get_conv_template", "Conversation")),
-        CONFIG: _functions(("DeepseekV2Config",)),
-    }
+    texts = {**dict.fromkeys(FILES, ""), MAIN: MAIN_TEXT, DECODER: DECODER_TEXT}
+    for symbol, anchor in read_json(FOLDER / "anchors.json").symbols.items():
+        if not re.search(rf"^(class )?{symbol.partition('.')[0]}\b", texts[anchor.file], re.MULTILINE):
+            texts[anchor.file] += f"\n\n{body_of(symbol)}"
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     return folder
@@ -92,7 +80,3 @@ def change(folder: Path, file: str, old: str, new: str) -> None:
 def body_of(name: str) -> str:
     """Return the text of a function that was written by its name alone."""
     return f'def {name}():\n    return "{name} as it was"\n'
-
-
-def _functions(names: tuple[str, ...]) -> str:
-    return "".join(f"\n\n{body_of(name)}" for name in names)

@@ -56,7 +56,7 @@ def live(home: Home) -> Iterator[Live]:
 
 @pytest.fixture(scope="module")
 def runtime() -> Iterator[VendorRuntime]:
-    """The stand-in in this process."""
+    """Return the stand-in in this process."""
     yield VendorRuntime.load(STAND_IN, CHECKPOINT)
     logging.disable(logging.NOTSET)  # which the runtime, at home in a process of its own, sets higher
 
@@ -143,7 +143,6 @@ def message_of(request: Callable[[], object]) -> str:
 @pytest.mark.parametrize(
     ("deed", "facts", "limit_s"),
     [
-        ("exit 3", "ended with status 3", 600),
         ("kill", "was killed by SIGKILL.*memory", 600),
         ("deaf", "no progress for 0.2 s", 0.2),
     ],

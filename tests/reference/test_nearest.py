@@ -22,7 +22,7 @@ from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recorded_case import CUT
 from pytest_dsocr.reference.recorder import recorder
-from pytest_dsocr.reference.recording import RecordedReference, find_recordings, recordings_of
+from pytest_dsocr.reference.recording import RecordedReference, find_recordings
 from suites.contract.facts import Facts
 from tests.engine.written import write_synthetic
 from tests.recordings import FOLDER, find_recording
@@ -44,14 +44,6 @@ def wanted(fixed: frozenset[str] = frozenset(), **way: str) -> WantedReference:
 
 def far(wanted: RecordingKey, made: Any) -> Distance:
     return distance(wanted, made.key, pixels_apart(made.to_json(), resampling()))
-
-
-@pytest.mark.parametrize(("dtype", "serves"), [("float32", "cpu"), ("bfloat16", "nvidia-h200"), ("float16", "cpu")])
-def test_of_the_shipped_recordings_the_one_of_the_dtype_serves_any_device(dtype: str, serves: str) -> None:
-    for device in ("nvidia-h100-80gb-hbm3", "nvidia-h200", "amd-instinct-mi300x", "cpu"):
-        asked = RecordingKey("mini", device, dtype, "sdpa", resolve("mini").sha256)
-        found = min(recordings_of(FOLDER, asked.checkpoint_sha256), key=lambda made: far(asked, made))
-        assert (found.device, found.resampling) == (serves, resampling())
 
 
 @pytest.mark.parametrize(
@@ -121,20 +113,15 @@ def test_a_lower_ceiling_is_held_to_the_first_tokens(made: Made, tmp_path: Path)
         reference.observe(replace(case, max_new_tokens=NEW_TOKENS + 1))
 
 
-@pytest.mark.parametrize("ends", [True, False])
-def test_an_output_that_ended_is_whole(made: Made, tmp_path: Path, ends: bool) -> None:
+def test_an_output_that_ended_is_whole(made: Made, tmp_path: Path) -> None:
     """By EOS as its fourth and last token, whatever its ceiling was."""
-    case, eos = made.cases[0], Tiny.tokenizer.special.eos
-    seen = made.observations[case.id]
-    steps = (*seen.steps[:3], seen.steps[3]._replace(token=eos) if ends else seen.steps[3])
+    case, seen = made.cases[0], made.observations[made.cases[0].id]
+    steps = (*seen.steps[:3], seen.steps[3]._replace(token=Tiny.tokenizer.special.eos))
     of_four = replace(made.reference(), observations={case.id: replace(seen, steps=steps)})
     record(tmp_path, of_four, [replace(case, max_new_tokens=4)])
     reference = open_recorded([tmp_path], wanted())
-    for ceiling, length in ((3, 3), (4, 4), (9, 4))[: 3 if ends else 2]:
+    for ceiling, length in ((3, 3), (4, 4), (9, 4)):
         assert len(reference.observe(replace(case, max_new_tokens=ceiling)).steps) == length
-    if not ends:
-        with pytest.raises(NotRecordedError):
-            reference.observe(replace(case, max_new_tokens=9))
 
 
 def test_a_checkpoint_counts_by_its_content_and_not_by_its_name(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ import pytest
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.reference.protocol import ReferenceFaultError
-from pytest_dsocr.reference.recorded_case import RecordedCase
 from pytest_dsocr.reference.recorder import recorder
 from pytest_dsocr.reference.recording import MANIFEST
 from tests.recordings import find_recording
@@ -206,7 +205,7 @@ def test_a_kill_at_any_step_leaves_the_old_the_new_or_one_to_go_on_with(
         assert readable.count(False) == 1, "nothing is to be read only between the two renames"
         with recorder(left[readable.index(False)], MADE):
             assert can_be_read(left[readable.index(False)], old=old, new=new), "the old is put back at once"
-    made_anew = [go_on(one, made, cases, again=again) for one in left]
+    made_anew = [go_on(one, made, cases) for one in left]
     assert all(content_of(one) == new for one in left)
     assert {*made_anew} == ({0, 1} if scenario == "one-case" else {0, 1, 2})
 
@@ -224,18 +223,8 @@ def can_be_read(golden: Path, *, old: dict[str, bytes], new: dict[str, bytes]) -
     return True
 
 
-def go_on(golden: Path, made: Made, cases: list[Case], *, again: bool) -> int:
-    """Let the next recorder finish; give how many cases it made, none of which was finished."""
-    folders = [golden / WORK] if again else [*golden.glob("*/*eager*")]
-    finished = {path.stem for folder in folders for path in folder.glob("*-*.json") if is_finished(path)}
+def go_on(golden: Path, made: Made, cases: list[Case]) -> int:
+    """Let the next recorder finish; give how many cases it made."""
     reference = made.reference()
     record(golden, reference, cases)
-    if again:
-        assert not finished & {*reference.asked}
-    else:
-        assert {*reference.asked} == {*ids(cases)} - finished
     return len(reference.asked)
-
-
-def is_finished(path: Path) -> bool:
-    return path.stat().st_size > 0 and not RecordedCase.read(path).origin.differences(MADE)

@@ -27,7 +27,7 @@ Written = tuple[Path, Replay, list[Case]]
 
 @pytest.fixture(scope="module")
 def written(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """A folder of recordings, what was recorded in it, and of which cases."""
+    """Return a folder of recordings, what was recorded in it, and of which cases."""
     golden = tmp_path_factory.mktemp("golden")
     record(golden, made.reference(), made.cases)
     return golden, made.reference(), made.cases
@@ -35,7 +35,7 @@ def written(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 @pytest.fixture
 def golden(written: Written, tmp_path: Path) -> Path:
-    """A copy of it to damage."""
+    """Return a copy of it to damage."""
     return Path(shutil.copytree(written[0], tmp_path / "golden"))
 
 

@@ -1,4 +1,4 @@
-"""The loader of a vendor folder, where what runs is what the hashes are of; and what is counted of a run."""
+"""The loader of a vendor folder, where what runs is what the hashes are of."""
 
 import hashlib
 import os
@@ -7,12 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch.nn.functional as F
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.reference.vendor_code.code import IMPORTED_AS, load_vendor_code
-from pytest_dsocr.reference.vendor_code.observe import flop_counter
-from tests.compare.made import random
 from tests.reference.conftest import STAND_IN, copy_stand_in
 
 
@@ -45,11 +42,3 @@ def test_another_folder_is_imported_anew(tmp_path: Path) -> None:
     lacking = r"cannot be imported here \(No module named 'no_such_package'\); run in an env"
     with pytest.raises(DsocrError, match=lacking):
         load_vendor_code(folder)
-
-
-def test_attention_on_the_processor_is_counted() -> None:
-    b, heads, tokens, channels = 2, 4, 101, 16
-    x = random(b, heads, tokens, channels)
-    with flop_counter() as counter:
-        F.scaled_dot_product_attention(x, x, x)
-    assert counter.get_total_flops() == 4 * b * heads * tokens**2 * channels

@@ -49,7 +49,7 @@ MADE = replace(
 
 
 def config(**changes: Any) -> Config:
-    """The run's choices where a user sets no option but ``changes``."""
+    """Return the run's choices if a user sets no option but ``changes``."""
     given: dict[str, Any] = {option.name: option.value_if_unset for option in OPTIONS}
     given |= {
         "golden": Path("golden"),
@@ -66,7 +66,7 @@ def recorded() -> RecordedReference:
 
 
 def exchange(folder: Path, findings: tuple[str, ...] = (), **changes: Any) -> CaseRun:
-    """A case whose page lies in ``folder``; the subject says what the reference does but for ``changes``."""
+    """Return a case with its page in ``folder``; the subject says the reference's, but for ``changes``."""
     page = folder / "page.png"
     Image.new("RGB", (300, 400), "white").save(page)
     expected = observation()
@@ -117,14 +117,14 @@ Ended = tuple[str, WorkerReport]
 
 
 def new_result() -> RunResult:
-    """The result of a run of which nothing is known yet."""
+    """Return the result of a run of which nothing is known yet."""
     made = RunResult(IDENTITY, Plan())
     made.ended = "2026-11-22T04:05:00+00:00"
     return made
 
 
 def result(*tests: Ended, reason: str = "") -> RunResult:
-    """The result of tests with an outcome and a payload each."""
+    """Return the result of tests with an outcome and a payload each."""
     made = new_result()
     made.plan.exit_status = 0
     for k, (outcome, message) in enumerate(tests):
@@ -133,7 +133,7 @@ def result(*tests: Ended, reason: str = "") -> RunResult:
 
 
 def night(*tests: Ended, **changes: Any) -> dict[str, Any]:
-    """A finished run as JSON values, of which the first test says what is compared."""
+    """Return a finished run as JSON values; its first test names the comparisons."""
     first, *others = tests
     made = result((first[0], structs.replace(first[1], run=run_payload())), *others)
     made.plan.exit_status = int(bool(made.failing))

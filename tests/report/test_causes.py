@@ -14,7 +14,7 @@ from tests.report.made import DRIFT, FAULT, WRONG, case_payload, payload, result
 
 
 def why(*changes: dict[str, Any]) -> str:
-    """The reason of the one break of cases of text, and whether it is proven."""
+    """Return the reason of the one break of cases of text, and whether it is proven."""
     made = {"verdict": "WRONG", "passes": False, "first_wrong": "text", "cause": "a, or b"}
     payloads = [case_payload(name, **made | one) for name, one in zip("abc", changes, strict=False)]
     [found] = causes_of([judged_by_tests(one, []) for one in payloads], [])
@@ -35,7 +35,7 @@ def test_what_is_named_and_not_proven_is_why_they_break_perhaps() -> None:
 
 
 def left(names: str, pages: int) -> dict[str, Any]:
-    """A case whose text these mistakes explain, and those of the pages before it that were tried."""
+    """Return a case whose text these mistakes explain, and those of the pages before it that were tried."""
     return {"explained": f"with {names}", "proven": bool(names), "mistakes": [*names], "tried_on": pages}
 
 

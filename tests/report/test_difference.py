@@ -42,7 +42,7 @@ BASELINE = {"made": "2026-11-20", "commit": "ab"}
 
 
 def decoded(*tests: Ended, **changes: Any) -> RunJson:
-    """The result of a night, read from its file."""
+    """Return the result of a night, read from its file."""
     return convert(night(*tests, **changes), RunJson)
 
 
@@ -89,7 +89,7 @@ def test_what_is_wrong_counts_before_what_was_lost_and_that_before_what_is_slowe
 
 
 def paced(ratio: float, baseline: Mapping[str, str] = BASELINE, wide: float = 0.01) -> RunJson:
-    """A night whose decode takes so much of the baseline's time, and whose prefill was not compared."""
+    """Return a night with a decode of this share of the baseline's time, and no prefill."""
     decode = Judgement("decode", TimingVerdict.SAME, 10.0, 10 * ratio, ratio, ratio - wide, ratio + wide, 0.05, 24, 24)
     none = Judgement("prefill", TimingVerdict.NOT_COMPARED, 0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0, 0)
     return decoded(*GOOD, perf={**perf(decode, none), "baseline": baseline})
@@ -153,7 +153,7 @@ SPENDING = Spending(1, "a budget", [Spent("characters", 0.0, None, 0.0, "a", 0.0
 
 
 def limited(**settings: Any) -> dict[str, Any]:
-    """A run with these options."""
+    """Return a run with these options."""
     return {"run": {**LIMITED, "settings": {**LIMITED["settings"], **settings}}}
 
 

@@ -58,12 +58,12 @@ def test_each_of_several_pages_has_a_picture_and_its_own_boxes(tmp_path: Path) -
 
 
 def text(*boxes: Box, label: str = "text") -> tuple[SpanSeen, ...]:
-    """A span for each box."""
+    """Return a span for each box."""
     return tuple(SpanSeen(label, (box,)) for box in boxes)
 
 
 def panes(reference: Spans, subject: Spans, size: tuple[int, int] = (600, 800)) -> list[Image.Image]:
-    """The reference's side and the subject's, without head and legend."""
+    """Return the reference's side and the subject's, without head and legend."""
     sheet = side_by_side(Image.new("RGB", size, "white"), reference, subject, "WRONG")
     width = (sheet.width - 3 * MARGIN_PX) // 2
     lefts = (MARGIN_PX, 2 * MARGIN_PX + width)
@@ -129,7 +129,7 @@ def files_in(folder: Path) -> list[str]:
 
 
 def both_say(folder: Path, said: str, kept: Path | None = None) -> CaseReport:
-    """A case on which both sides say the same."""
+    """Return a case on which both sides say the same."""
     found = exchange(folder, text=said, spans=spans_in(said, DEEPSEEK_OCR.form), mmd=to_mmd(said, DEEPSEEK_OCR.form))
     output = Output(said, spans_in(said, DEEPSEEK_OCR.form), to_mmd(said, DEEPSEEK_OCR.form), {}, kept)
     return CaseReport(replace(found, expected=replace(found.expected, output=output)), (MATCH,), LIMITS)

@@ -51,7 +51,7 @@ def drifting(k: int) -> Ended:
 
 
 def broken(name: str, *comparisons: Comparison, **changes: Any) -> Ended:
-    """A failed test of a page that breaks at CLIP."""
+    """Return a failed test of a page that breaks at CLIP."""
     case = case_payload(name, MATCH, WRONG, LATER, **{"page": name, **BROKEN, **changes})
     return "failed", payload(*comparisons, case=case, cause=GUESS, run=RUN)
 

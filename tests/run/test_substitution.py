@@ -21,7 +21,7 @@ from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.follow import run_teacher_forced
 from suites.contract.pages import write_page
 from tests.subjects.seen import seen
-from tests.subjects.test_follow import only
+from tests.subjects.spoilt import only
 
 NEW_TOKENS = 12
 LIMITS = tolerances("float32")

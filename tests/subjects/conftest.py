@@ -28,5 +28,5 @@ def case(pages: Path) -> Case:
 
 @pytest.fixture(scope="session")
 def expected(tiny: Engine[Any], case: Case) -> ReferenceResult:
-    """The engine's own result of the case."""
+    """Return the engine's own result of the case."""
     return seen(tiny, case)

@@ -52,5 +52,5 @@ def held_to(expected: ReferenceResult, case: Case, spec: str, isolated_s: float 
 
 
 def compared(report: CaseReport) -> set[str]:
-    """The names of what was compared."""
+    """Return the names of what was compared."""
     return {one.what for one in report.comparisons if one.verdict is not Verdict.NOT_COMPARED}

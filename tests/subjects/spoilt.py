@@ -1,34 +1,23 @@
-"""An engine that is wrong on request: NaN in a seam, an error in a method, buffers that are used again."""
+"""An engine that is wrong on request: methods are missing, one raises, or buffers are used again."""
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
-import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.explain.mistake import model_of
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.subjects.engine import EngineSubject
+from pytest_dsocr.subjects.protocol import METHODS
 
 
-class Spoilt(EngineSubject):
-    """Holds NaN in what CLIP gives of a page without crops, and whatever follows from it."""
-
-    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        model = model_of(self.engine)
-        clip: Any = model.clip
-        with mock.patch.object(model, "clip", lambda *given: spoil(clip(*given))):
-            return super().vision(inputs)
-
-
-def spoil(tensor: Tensor) -> Tensor:
-    """Return a copy of which the third value is NaN."""
-    spoilt = tensor.clone(memory_format=torch.contiguous_format)
-    spoilt.view(-1)[2] = torch.nan
-    return spoilt
+def only(subject: EngineSubject, level: Level, *more: str) -> Any:
+    """Return the subject with the methods of a level and ``more``, without its other members."""
+    names = [*(name for one in Level if one <= level for name in METHODS[one]), *more]
+    return SimpleNamespace(**{name: getattr(subject, name) for name in names})
 
 
 class Raising(EngineSubject):

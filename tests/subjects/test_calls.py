@@ -19,6 +19,7 @@ from pytest_dsocr.records.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.calls import COLUMNS, CallWatch, at_stage, watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import close_subject
+from pytest_dsocr.subjects.surroundings import ALL
 from pytest_dsocr.subjects.time_limit import INTERRUPT
 from tests.hardening.misdeeds import DEEDS, Staged
 from tests.timing.made import Clock
@@ -68,18 +69,9 @@ def test_a_ctrl_c_is_the_users() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-READINGS: Mapping[str, tuple[str, Callable[[], Any]]] = {
-    "chdir": ("the working directory", Path.cwd),
-    "path": ("sys.path", lambda: [*sys.path]),
-    "environment": ("the environment", lambda: {**os.environ}),
-    "dtype": ("torch's default dtype", torch.get_default_dtype),
-    "device": ("torch's default device", lambda: torch.empty(0).device),
-    "grad": ("torch's grad mode", torch.is_grad_enabled),
-    "precision": ("torch's precision of float32 products", torch.get_float32_matmul_precision),
-    "deterministic": ("torch's choice of deterministic algorithms", torch.are_deterministic_algorithms_enabled),
-    "threads": ("torch's number of threads", torch.get_num_threads),
-}
-"""The state that each deed changes: its name in a note, and a function that reads it."""
+CHANGES = ("chdir", "path", "dtype", "device", "grad", "precision", "deterministic", "threads", "environment")
+STATE = dict(zip(CHANGES, ALL, strict=True))
+"""The state that each deed changes."""
 
 
 @pytest.fixture
@@ -89,9 +81,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[CallWatch]:
         yield watch
 
 
-@pytest.mark.parametrize("deed", READINGS)
+@pytest.mark.parametrize("deed", STATE)
 def test_it_is_its_own_while_it_runs_and_nobody_elses(watch: CallWatch, deed: str) -> None:
-    name, read = READINGS[deed]
+    name, read = STATE[deed].name, STATE[deed].get
     ours = read()
     found = []
 
@@ -190,19 +182,17 @@ def passes(limited: CallWatch) -> Passes:
     return passes
 
 
-def test_time_is_counted_from_call_to_call(passes: Passes) -> None:
+@pytest.mark.parametrize(
+    ("stage", "limit_s", "option"), [("decode", CALL_S, "subject-time-limit"), ("load", LOADING_S, "start-limit")]
+)
+def test_time_is_counted_from_call_to_call_by_the_limit_of_the_stage(
+    passes: Passes, stage: str, limit_s: float, option: str
+) -> None:
     for _ in range(4):
-        with at_stage("decode", "step"):
-            passes(0.9 * CALL_S)
-    with pytest.raises(SubjectHungError, match="--dsocr-subject-time-limit"), at_stage("decode", "step"):
-        passes(CALL_S)
-
-
-def test_loading_has_a_limit_of_its_own(passes: Passes) -> None:
-    with at_stage("load", "factory"):
-        passes(0.9 * LOADING_S)
-    with pytest.raises(SubjectHungError, match="--dsocr-start-limit"), at_stage("load", "factory"):
-        passes(LOADING_S)
+        with at_stage(stage, "method"):
+            passes(0.9 * limit_s)
+    with pytest.raises(SubjectHungError, match=f"--dsocr-{option}"), at_stage(stage, "method"):
+        passes(limit_s)
 
 
 def test_nothing_is_interrupted_but_a_call_and_what_somebody_else_watches_may_take_its_time(

@@ -38,7 +38,7 @@ def subject(tiny: Engine[Any]) -> Any:
 
 
 def fault_of(subject: Any, case: Case, expected: ReferenceResult) -> SubjectFaultError:
-    """The error that ended what the subject said."""
+    """Return the error that ended the subject's answer."""
     answer = run_teacher_forced(subject, case, expected)
     assert answer.fault is not None
     assert answer.lost

@@ -2,21 +2,15 @@
 
 import pytest
 
-from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.verdict import Verdict
 from tests.held import held
-
-
-def verdicts_of(report: CaseReport) -> dict[str, Verdict]:
-    """The verdicts on what was compared."""
-    return {one.what: one.verdict for one in report.comparisons if one.verdict is not Verdict.NOT_COMPARED}
 
 
 @pytest.mark.dsocr_slow
 def test_one_box_instead_of_many_is_laid_to_a_read_that_goes_another_way() -> None:
     """The investigation that this project began with."""
     found = held("tests.subjects.examples.separate_prefill:SeparatePrefill", "figures_009")
-    verdicts = verdicts_of(found)
+    verdicts = {one.what: one.verdict for one in found.comparisons}
     wrong = {what for what, verdict in verdicts.items() if verdict is Verdict.WRONG}
     assert wrong == {"read", "text", "spans", "boxes"}
     assert verdicts["tokens"] is Verdict.MATCH

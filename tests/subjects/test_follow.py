@@ -27,12 +27,11 @@ from pytest_dsocr.records.reference_result import Best, Output, ReferenceResult,
 from pytest_dsocr.records.subject_result import ForcedStep
 from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.engine import EngineSubject
-from pytest_dsocr.subjects.follow import read_alone, run_teacher_forced
-from pytest_dsocr.subjects.protocol import METHODS
+from pytest_dsocr.subjects.follow import run_teacher_forced
 from tests.compare.made import every_bit, observation
-from tests.contract.recorded import UNLIMITED
 from tests.crops import cropped_case
 from tests.subjects.seen import seen
+from tests.subjects.spoilt import only
 
 TOKENS = 24
 
@@ -44,24 +43,18 @@ def case(pages: Path) -> Case:
 
 @pytest.fixture(scope="module")
 def own(tiny: Engine[Any], case: Case) -> ReferenceResult:
-    """The engine's own result."""
+    """Return the engine's own result."""
     return seen(tiny, case)
 
 
 @pytest.fixture(scope="module")
 def another(case: Case) -> ReferenceResult:
-    """Result of other weights for the same page."""
+    """Return the result of other weights for the same page."""
     return seen(Engine.from_checkpoint("synthetic:tiny@3"), case)
 
 
 def with_rule(engine: Engine[Any], **rules: int) -> EngineSubject:
     return EngineSubject(Engine(engine.model, engine.tokenizer, policy=replace(engine.policy, **rules)))
-
-
-def only(subject: EngineSubject, level: Level, *more: str) -> Any:
-    """Return the subject with the methods of a level and ``more``, without its other members."""
-    names = [*(name for one in Level if one <= level for name in METHODS[one]), *more]
-    return SimpleNamespace(**{name: getattr(subject, name) for name in names})
 
 
 def counted(engine: Engine[Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Mock]:
@@ -116,11 +109,8 @@ def test_it_stops_at_its_eos_where_a_reference_of_the_same_tokens_did_not(
     at = next(k for k in range(3, TOKENS) if own.token_ids[k] not in own.token_ids[:k])
     answer = run_teacher_forced(with_rule(tiny, eos_id=own.token_ids[at]), case, own)
     assert choices(answer.forced) == own.token_ids
-    assert (
-        answer.text
-        == Output.of(tiny.tokenizer.decode(own.token_ids[: at + 1]), case.page, DEEPSEEK_OCR.form).text
-        != own.output.text
-    )
+    until = Output.of(tiny.tokenizer.decode(own.token_ids[: at + 1]), case.page, DEEPSEEK_OCR.form).text
+    assert answer.text == until != own.output.text
     assert (answer.ends, answer.reread) == (False, False)
 
 
@@ -254,34 +244,31 @@ def flipped(of: ReferenceResult, at: int, *, sees_own: bool = True) -> Reference
     return replace(of, steps=steps, output=replace(of.output, text="what it read"))
 
 
+def continued(subject: EngineSubject, case: Case, expected: ReferenceResult) -> Output | None:
+    return run_teacher_forced(subject, case, expected, tokenizer=subject.engine.tokenizer).continued
+
+
 def test_it_ends_where_the_subject_would(tiny: Engine[Any], case: Case, own: ReferenceResult) -> None:
-    policy = replace(tiny.policy, eos_id=own.token_ids[15])
-    until = own.token_ids.index(own.token_ids[15])
-    subject = EngineSubject(Engine(tiny.model, tiny.tokenizer, policy=policy))
-    answer = run_teacher_forced(subject, case, flipped(own, 5), tokenizer=tiny.tokenizer)
-    assert answer.continued == Output.of(
-        tiny.tokenizer.decode(own.token_ids[: until + 1]), case.page, DEEPSEEK_OCR.form
-    )
-    at_its_end = run_teacher_forced(subject, case, flipped(own, until), tokenizer=tiny.tokenizer)
-    assert at_its_end.continued == answer.continued
+    subject, until = with_rule(tiny, eos_id=own.token_ids[15]), own.token_ids.index(own.token_ids[15])
+    text = tiny.tokenizer.decode(own.token_ids[: until + 1])
+    for at in (5, until):
+        assert continued(subject, case, flipped(own, at)) == Output.of(text, case.page, DEEPSEEK_OCR.form)
 
 
 def test_it_goes_by_the_subjects_rule_for_ngrams(tiny: Engine[Any], case: Case) -> None:
-    policy = replace(tiny.policy, no_repeat_ngram_size=1)
-    subject = EngineSubject(Engine(tiny.model, tiny.tokenizer, policy=policy))
+    subject = with_rule(tiny, no_repeat_ngram_size=1)
     own = seen(subject.engine, case)
     assert own.token_ids != seen(tiny, case).token_ids, "the rule forbade nothing, so this shows little"
-    assert run_teacher_forced(subject, case, flipped(own, 3), tokenizer=tiny.tokenizer).continued == own.output
+    assert continued(subject, case, flipped(own, 3)) == own.output
 
 
 def test_nothing_is_continued_where_nothing_differs_or_no_limits_make_a_tie_of_it(
     tiny: Engine[Any], case: Case, own: ReferenceResult
 ) -> None:
     subject = EngineSubject(tiny)
-    assert run_teacher_forced(subject, case, own, tokenizer=tiny.tokenizer).continued is None
-    unseen = flipped(own, 7, sees_own=False)
-    assert run_teacher_forced(subject, case, unseen, tokenizer=tiny.tokenizer).continued is None
-    assert run_teacher_forced(subject, case, flipped(own, 7)).continued is None
+    for expected in (own, flipped(own, 7, sees_own=False)):
+        assert continued(subject, case, expected) is None
+    assert run_teacher_forced(subject, case, flipped(own, 7)).continued is None, "without a tokenizer"
 
 
 class Liar(EngineSubject):
@@ -309,17 +296,3 @@ def test_what_a_subject_says_of_its_tokens_is_not_what_they_mean(
         answer = run_teacher_forced(subject, case, expected, tokenizer=tiny.tokenizer)
         found = {one.what: one.verdict for one in compare_observations(answer, expected, ANY_TIE)}
         assert (found["tokens"], found["read"], found["text"]) == verdicts
-
-
-def test_an_output_is_read_and_written_in_the_form_of_the_cases_family(
-    tiny: Engine[Any], case: Case, own: ReferenceResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    family = replace(DEEPSEEK_OCR, form=UNLIMITED)
-    text, own_case = "<|det|>text [1, 2, 3, 4]<|/det|>", replace(case, family=family)
-    monkeypatch.setattr(EngineSubject, "read", lambda *_, **__: text)
-    monkeypatch.setattr(type(tiny.model), "family", family)
-    answer = run_teacher_forced(only(EngineSubject(tiny), Level.TEXT, "write"), own_case, own)
-    expected = Output.of(text, case.page, UNLIMITED)
-    assert answer.spans == expected.spans == read_alone(EngineSubject(tiny), own_case).spans
-    assert (len(answer.spans), answer.mmd, answer.artefacts) == (1, "", expected.artefacts)
-    assert "result.md" in expected.artefacts

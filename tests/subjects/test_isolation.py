@@ -35,11 +35,10 @@ TINY = Setup("synthetic:tiny")
 LIMIT_S = 600.0
 Misdo = Callable[[str], object]
 HELD = """
-import os, sys, time
+import sys, time
 from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
 from pytest_dsocr.subjects.protocol import Setup
 
-sys.executable = sys.argv[2]
 subject = IsolatedSubject(sys.argv[1], Setup(), 600)
 print(subject.pid, flush=True)
 subject.read(None, prompt="", preset=None, max_new_tokens=1)
@@ -78,7 +77,7 @@ def misdo(_misdeed_file: Path) -> Iterator[Misdo]:
 
 @pytest.fixture
 def staged(watch: CallWatch, misdo: Misdo, _staged: CheckedSubject) -> Iterator[CheckedSubject]:
-    """A subject with a running process."""
+    """Return a subject with a running process."""
     _staged.inputs(CASE)
     watch.notes.clear()
     yield _staged
@@ -269,7 +268,7 @@ def test_a_state_whose_process_is_gone_is_an_error() -> None:
 def test_it_ends_with_whoever_started_it(misdo: Misdo) -> None:
     misdo("read:c with the lock")
     Path(f"{os.environ['MISDEED_FILE']}.begun").unlink(missing_ok=True)
-    held = subprocess.Popen([sys.executable, "-c", HELD, STAGED, sys.executable], stdout=subprocess.PIPE, text=True)
+    held = subprocess.Popen([sys.executable, "-c", HELD, STAGED], stdout=subprocess.PIPE, text=True)
     assert held.stdout
     pid = int(held.stdout.readline())
     try:

@@ -12,7 +12,7 @@ LAYERS, HEADS, CHANNELS, POSITIONS = 3, 2, 4, 6
 
 
 def made(dtype: torch.dtype = torch.float32) -> Any:
-    """A state whose cache shows ``pairs``, and counts wrongly."""
+    """Return a state; its cache shows ``pairs``, and counts wrongly."""
     numbers = torch.arange(LAYERS * 2 * HEADS * POSITIONS * CHANNELS).to(dtype)
     pairs = [[*pair.clone()] for pair in numbers.view(LAYERS, 2, 1, HEADS, POSITIONS, CHANNELS)]
     keys, values = (lambda layer: pairs[layer][0]), (lambda layer: pairs[layer][1])

@@ -93,7 +93,7 @@ number = 7
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A user's folder, which is the current one and not yet on the path."""
+    """Return a user's folder, which is the current one and not yet on the path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path.copy())
     (tmp_path / "their_model.py").write_text(MODULE, encoding="utf-8")

@@ -44,7 +44,7 @@ def refusal(folder: Path, **parts: Any) -> str:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A baseline of ``IDENTITY``, in ``tmp_path``."""
+    """Return a baseline of ``IDENTITY``, in ``tmp_path``."""
     return made().write(tmp_path)
 
 
@@ -124,7 +124,7 @@ def test_a_machine_has_one_or_has_none_and_other_files_are_none(tmp_path: Path) 
 
 
 def on_another_host(**exact: int) -> PerfRun:
-    """A run of the engine at full size on an H200 of another host, with what it finds of the shipped baselines."""
+    """Return a run of the engine at full size on another host's H200, and the shipped baselines that it finds."""
     own = shipped_baseline()
     newer = {**own.identity["machine"], "driver": "590.1"}
     machine = {**newer, "cores": 16}

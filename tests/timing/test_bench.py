@@ -174,7 +174,7 @@ def test_bad_names_and_options_are_refused(capsys: Capture, arguments: str, mess
 
 @pytest.fixture
 def repository(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository of two commits, the second of which sleeps longer; its module is in ``src``."""
+    """Return a repository of two commits, the second of which sleeps longer; its module is in ``src``."""
     temporary = str(tmp_path_factory.mktemp("temporary"))
     monkeypatch.setenv("TMPDIR", temporary)
     monkeypatch.setattr(tempfile, "tempdir", temporary)

@@ -157,7 +157,7 @@ STEADY = [2.0] * ROUNDS
 def hosted(
     hosts_ms: list[float], launches: Mapping[str, float], exact: Mapping[str, int] = EXACT, seed: int = 1
 ) -> Measured:
-    """Rounds of a host that took ``hosts_ms`` for its small work, and ``launches`` times that for each quantity."""
+    """Return rounds of a host that took ``hosts_ms`` for small work, and ``launches`` times that for each quantity."""
     rng = np.random.default_rng(seed)
     rounds = tuple(
         Round(

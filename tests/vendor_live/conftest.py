@@ -9,7 +9,7 @@ from pytest_dsocr.models.spec import ModelSpec
 
 
 def vendor_folder(family: ModelSpec = DEEPSEEK_OCR) -> Path:
-    """The folder with the vendor's files that the user named, of all families but the first by the family's name."""
+    """Return the folder with the vendor's files that the user named; a later family's by the family's name."""
     return Path(
         os.environ.get("DSOCR_VENDOR" if family is DEEPSEEK_OCR else f"DSOCR_VENDOR_{family.name.upper()}", "absent")
     )

@@ -63,7 +63,7 @@ def case_of(page: Path, preset: Preset, tokens: int) -> Case:
 
 
 def assert_equal_to_the_bit(engine: Engine[Any], case: Case, expected: ReferenceResult) -> None:
-    """Inputs, every seam, the logits of the prompt and those that each token was chosen from, and the tokens."""
+    """Return inputs, every seam, the logits of the prompt and those that each token was chosen from, and the tokens."""
     inputs = engine.prepare(case.page, prompt=case.prompt, preset=case.preset)
     known = expected.inputs.values or {}
     assert all(torch.equal(tensor, known[name]) for name, tensor in inputs.tensors.items())

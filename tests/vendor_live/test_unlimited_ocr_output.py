@@ -36,7 +36,7 @@ PIECES = [
 
 
 def vendor() -> VendorCode:
-    """The vendor's code, imported once: hypothesis asks for it beside pytest's fixtures."""
+    """Return the vendor's code, imported once: hypothesis asks for it beside pytest's fixtures."""
     if not CODE:
         CODE.append(load_vendor_code(vendor_folder(MODELS["unlimited_ocr"])))
     return CODE[0]

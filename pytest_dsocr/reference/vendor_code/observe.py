@@ -192,7 +192,7 @@ class _Watch:
                 handle.remove()
 
     def _watched(self, name: str, module: nn.Module, keep: Callable[[Any], None]) -> list[Any]:
-        """Hook a module. Operations between two encoders count as the later one's."""
+        """Add hooks to a module. Operations between two encoders count as the later one's."""
         starts_afresh = name in (self.encoders[0].name, "token")
         opened: list[int] = []
 

@@ -24,7 +24,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any
 
 from pytest_dsocr.base.words import fit
 from pytest_dsocr.contract.presets import Preset
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 REFUSAL = "refusal"
 """The kind of a message that says what was raised; a request ends in one, or in an ``answer``."""
-JsonValue: TypeAlias = Any
-"""A value as JSON can hold it."""
 
 
 class Channel:
@@ -46,73 +44,66 @@ class Channel:
 
     def send(self, kind: str, value: object = None) -> None:
         """Send a message; raise ``OSError`` if the other end is closed."""
-        tensors: list[Tensor] = []
-        packed = _pack(value, tensors)
-        header = {"kind": kind, "value": packed, "buffers": [tensor.nbytes for tensor in tensors]}
+        buffers: list[memoryview] = []
+        packed = _pack(value, buffers)
+        header = {"kind": kind, "value": packed, "buffers": [buffer.nbytes for buffer in buffers]}
         self.connection.send_bytes(json.dumps(header).encode())
-        for tensor in tensors:
-            if tensor.nbytes:
-                self.connection.send_bytes(_bytes_of(tensor))
+        for buffer in filter(len, buffers):
+            self.connection.send_bytes(buffer)
 
     def receive(self) -> tuple[str, Any]:
         """Wait for a message; raise ``EOFError`` or ``OSError`` where none will come."""
         header = json.loads(self.connection.recv_bytes())
         buffers = [bytearray(size) for size in header["buffers"]]
-        for buffer in buffers:
-            if buffer:
-                self.connection.recv_bytes_into(buffer)
+        for buffer in filter(None, buffers):
+            self.connection.recv_bytes_into(buffer)
         return header["kind"], _unpack(header["value"], buffers)
 
 
-def _pack(value: object, tensors: list[Tensor]) -> JsonValue:
+def _pack(value: object, buffers: list[memoryview]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):  # of a subclass JSON takes the value alone
         return value
     if (torch := sys.modules.get("torch")) and isinstance(value, torch.Tensor):
-        return _pack_tensor(value, tensors)
+        return _pack_tensor(value, buffers)
     if isinstance(value, Mapping):
-        return {"map": [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]}
+        return {"map": [[_pack(key, buffers), _pack(item, buffers)] for key, item in value.items()]}
     if isinstance(value, Preset):
         return {"preset": asdict(value)}
     if isinstance(value, Path):
         return {"path": str(value.absolute())}
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return {"tuple" if isinstance(value, tuple) else "list": [_pack(item, tensors) for item in value]}
+        return {"tuple" if isinstance(value, tuple) else "list": [_pack(item, buffers) for item in value]}
     return {"other": type(value).__name__}
 
 
-def _pack_tensor(tensor: Tensor, tensors: list[Tensor]) -> JsonValue:
+def _pack_tensor(tensor: Tensor, buffers: list[memoryview]) -> Any:
     import torch
 
     if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
         layout = "meta" if tensor.is_meta else str(tensor.layout).removeprefix("torch.")
         return {"other": f"{layout} tensor of {tensor.dtype}"}
-    about = {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": [*tensor.shape]}
-    tensors.append(tensor.detach().resolve_conj().resolve_neg().cpu().contiguous())
-    return {"tensor": len(tensors) - 1, **about}
+    own = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    buffers.append(own.reshape(-1).view(torch.uint8).numpy().data)
+    return {"tensor": len(buffers) - 1, "dtype": str(own.dtype).removeprefix("torch."), "shape": [*own.shape]}
 
 
-def _bytes_of(tensor: Tensor) -> memoryview:
-    import torch
-
-    return tensor.reshape(-1).view(torch.uint8).numpy().data
-
-
-def _unpack(packed: JsonValue, buffers: Sequence[bytearray]) -> Any:
-    if not isinstance(packed, dict):
-        return packed
-    if "tensor" in packed:
-        return _unpack_tensor(packed, buffers[packed["tensor"]])
-    if "map" in packed:
-        return {_unpack(key, buffers): _unpack(item, buffers) for key, item in packed["map"]}
-    if "preset" in packed:
-        return Preset.from_json(packed["preset"])
-    if "path" in packed:
-        return Path(packed["path"])
-    if "other" in packed:
-        return type(packed["other"], (), {})()
-    kind, items = next(iter(packed.items()))
-    unpacked = (_unpack(item, buffers) for item in items)
-    return tuple(unpacked) if kind == "tuple" else [*unpacked]
+def _unpack(packed: Any, buffers: Sequence[bytearray]) -> Any:
+    match packed:
+        case {"tensor": number}:
+            return _unpack_tensor(packed, buffers[number])
+        case {"map": items}:
+            return {_unpack(key, buffers): _unpack(item, buffers) for key, item in items}
+        case {"preset": sizes}:
+            return Preset.from_json(sizes)
+        case {"path": path}:
+            return Path(path)
+        case {"other": name}:
+            return type(name, (), {})()
+        case {"list": items}:
+            return [_unpack(item, buffers) for item in items]
+        case {"tuple": items}:
+            return tuple(_unpack(item, buffers) for item in items)
+    return packed
 
 
 def _unpack_tensor(about: Mapping[str, Any], buffer: bytearray) -> Tensor:

@@ -36,7 +36,7 @@ def drawn(module: torch.nn.Module) -> None:
 
 
 def asked(views: int, height: int, side: int, dtype: torch.dtype, heads: int = 2) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Joined queries, keys and values, those of padding, offsets, and heads of 12 channels."""
+    """Return joined queries, keys and values, those of padding, offsets, and heads of 12 channels."""
     torch.manual_seed(1)
     length = 2 * (2 * side - 1)
     offsets = torch.nn.functional.pad(torch.randn(length, 12), (0, 0, 0, -length % fast.ALIGNED))

@@ -99,7 +99,7 @@ def down_kernel(
     WIDTH: tl.constexpr,
     SHARED_WIDTH: tl.constexpr,
 ):
-    """The experts' second half, weighed and summed, the shared ones, the residual. Programs: ``[C / ROWS, B]``."""
+    """Add the experts' weighed second halves, the shared ones and the residual. Programs: ``[C / ROWS, B]``."""
     token = tl.program_id(1)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     valid = rows < C

@@ -73,7 +73,7 @@ def times(tiles, x, rows, C: tl.constexpr, WIDTH: tl.constexpr):
 
 @triton.jit
 def project_kernel(inputs, weight, residual, out, rows_of, H: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
-    """A product, added to the residual. Programs: ``[C / ROWS, B]``."""
+    """Add a product to the residual. Programs: ``[C / ROWS, B]``."""
     token = tl.program_id(1)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     valid = rows < rows_of
