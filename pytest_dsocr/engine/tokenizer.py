@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,8 +73,9 @@ class Tokenizer:
         )
 
     @classmethod
+    @cache
     def byte_level(cls, vocab_size: int) -> Tokenizer:
-        """Return the synthetic tokenizer of :func:`byte_level_vocabulary`."""
+        """Return the synthetic tokenizer of :func:`byte_level_vocabulary`, made once in a process."""
         return cls.over(byte_level_vocabulary(vocab_size))
 
     @classmethod
@@ -187,7 +189,7 @@ def _box(n: int) -> list[int]:
 
 def spell(text: str) -> str:
     """Write text as byte-level vocabularies spell it."""
-    return "".join(BYTE_SYMBOLS[byte] for byte in text.encode())
+    return text.encode().decode("latin-1").translate(SYMBOL_OF_BYTE)
 
 
 def _byte_symbols() -> Iterable[str]:
@@ -198,3 +200,4 @@ def _byte_symbols() -> Iterable[str]:
 
 
 BYTE_SYMBOLS = tuple(_byte_symbols())
+SYMBOL_OF_BYTE = dict(enumerate(BYTE_SYMBOLS))
