@@ -1,17 +1,23 @@
 """Fixtures of the cache suite."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.pages.named import first_pages
 from pytest_dsocr.records.config import Config
 
+from .scale import RoundingScale
 from .walk import Walk
+from .ways import TextWays, Ways
+
+if TYPE_CHECKING:
+    from pytest_dsocr.run.resources import RunResources
 
 
 @pytest.fixture(autouse=True)
@@ -32,15 +38,40 @@ def first_page(dsocr_config: Config) -> Path:
 @pytest.fixture(scope="session")
 def walk(dsocr_subject: Any, first_page: Path, family: ModelSpec) -> Walk:
     """Return the subject's walk through the run's first page, in the quickest preset."""
-    return Walk.along(dsocr_subject, first_page, family=family)
+    from pytest_dsocr.subjects.calls import current
+
+    found = Walk.along(dsocr_subject, first_page, family=family)
+    if found.wobble:
+        current().note(
+            f"the subject is not deterministic: the logits of the same steps, taken twice, differ by {found.wobble:.1e}"
+        )
+    return found
 
 
 @pytest.fixture(scope="session")
-def limits(dsocr_subject: Any, dsocr_config: Config) -> Tolerances:
-    """Return the limits for two computations of one subject, by its dtype and the run's options."""
-    from pytest_dsocr.run.case import own_limits
+def scale(_dsocr_resources: RunResources, first_page: Path, family: ModelSpec) -> RoundingScale:
+    """Return the vendor's rounding on the run's first page; nothing is computed before it is needed."""
+    return RoundingScale(_dsocr_resources.rounder_within(None), first_page, family)
 
-    return own_limits(dsocr_config, dsocr_subject)
+
+@pytest.fixture(scope="session")
+def ways(dsocr_config: Config, dsocr_subject: Any, scale: RoundingScale, walk: Walk) -> Ways:
+    """Return the limits of two ways of the subject."""
+    return Ways.of(dsocr_config, dsocr_subject, scale, walk.wobble)
+
+
+@pytest.fixture(scope="session")
+def text_ways(
+    dsocr_config: Config, dsocr_subject: Any, scale: RoundingScale, _dsocr_resources: RunResources
+) -> TextWays:
+    """Return what compares texts that the subject read in two ways."""
+    from pytest_dsocr.run.case import own_limits
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    limits, tokenizer = own_limits(dsocr_config, dsocr_subject), _dsocr_resources.checkpoint.tokenizer
+    return TextWays(
+        CheckedSubject(dsocr_subject), lambda: CheckedSubject(_dsocr_resources.donor), tokenizer, limits, scale
+    )
 
 
 @pytest.fixture(scope="session")

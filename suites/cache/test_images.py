@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,18 +11,14 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.subjects.calls import at_stage
 
-from .walk import Walk, compare_ways
-
-if TYPE_CHECKING:
-    from pytest_dsocr.compare.tolerances import Tolerances
+from .walk import Walk
+from .ways import Ways
 
 VISION = {stage.name: stage.module for stage in DEEPSEEK_OCR.of_views if stage.blocks}
 
 
 @pytest.mark.dsocr_level("L2")
-def test_steps_do_not_change_with_the_pixels(
-    walk: Walk, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
-) -> None:
+def test_steps_do_not_change_with_the_pixels(walk: Walk, ways: Ways, dsocr_subject: Any, dsocr_check: Check) -> None:
     """Overwrite the tensors of pixels and features after prefill; the steps must not change."""
     walk.subject.prefill(walk.copies(), -walk.features)  # a subject that accepts no other features is not offered this
     given, features = walk.copies(), walk.features.clone()
@@ -32,7 +28,7 @@ def test_steps_do_not_change_with_the_pixels(
         tensor.neg_().add_(0.25)
     found, expected = walk.steps(state, walk.tokens), walk.steps(walk.start()[0], walk.tokens)
     dsocr_check(
-        compare_ways(f"logits/step {step}", one, other, limits.logits)
+        ways.logits(f"logits/step {step}", one, other)
         for step, (one, other) in enumerate(zip(found, expected, strict=True), 1)
     )
 

@@ -11,17 +11,17 @@ import pytest
 from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
 from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
-from pytest_dsocr.records.case import make_case
+from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.subjects.kv_probe import KvProbe
 
-from .walk import Walk, compare_lengths, compare_ways
+from .walk import Walk, compare_lengths
+from .ways import TextWays, Ways
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pytest_dsocr.compare.tolerances import Tolerances
-
 MAX_NEW_TOKENS = 24
+AFTER_ANOTHER = "the text before another page was read"
 ALIKE = (
     "both pages give the same text, which cannot show a mistake; name pages that differ (--dsocr-pages); if they do, "
     "check whether features, a cache or a file name of one page are used for the other"
@@ -30,7 +30,7 @@ ALIKE = (
 
 @pytest.mark.dsocr_level("L2")
 def test_a_prefill_begins_with_an_empty_cache(
-    two_pages: tuple[Path, Path], walk: Walk, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
+    two_pages: tuple[Path, Path], walk: Walk, ways: Ways, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     _, before = walk.start()
     other = Walk.along(dsocr_subject, two_pages[1], family=walk.family)
@@ -41,7 +41,7 @@ def test_a_prefill_begins_with_an_empty_cache(
     dsocr_check(
         [
             *held,
-            compare_ways("prefill/again", after, before, limits.logits),
+            ways.logits("prefill/again", after, before),
             _distinguished("vision_fusion", other.features, walk.features, "features", _same_page(other, walk)),
             _distinguished("prefill", logits, before, "logits", _same_page(other, walk)),
         ]
@@ -50,16 +50,18 @@ def test_a_prefill_begins_with_an_empty_cache(
 
 @pytest.mark.dsocr_level("L0")
 def test_the_first_page_reads_the_same_again(
-    two_pages: tuple[Path, Path], tmp_path: Path, family: ModelSpec, dsocr_subject: Any, dsocr_check: Check
+    two_pages: tuple[Path, Path], tmp_path: Path, family: ModelSpec, text_ways: TextWays, dsocr_check: Check
 ) -> None:
     """Read three pages from one file, as in a drop folder: each text must be of the file's current content."""
     from pytest_dsocr.contract.image import load_image
-    from pytest_dsocr.subjects.checked import CheckedSubject
 
-    asked, file = CheckedSubject(dsocr_subject), tmp_path / "page.png"
+    file = tmp_path / "page.png"
+
+    def case(page: Path) -> Case:
+        return make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family=family)
 
     def read(page: Path) -> str:
-        return asked.read(make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family=family))
+        return text_ways.asked.read(case(page))
 
     def read_in_place(page: Path) -> str:
         load_image(page).save(file, compress_level=1)
@@ -69,7 +71,7 @@ def test_the_first_page_reads_the_same_again(
     if first == other:
         dsocr_check([_by_name(other, read(two_pages[1]))])
     else:
-        dsocr_check([as_expected("text/read again", again, first, "the text before another page was read")])
+        dsocr_check([text_ways.compare("text/read again", case(two_pages[0]), again, first, AFTER_ANOTHER)])
 
 
 def _by_name(found: str, apart: str) -> Comparison:

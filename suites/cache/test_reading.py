@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected
 from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.engine.places import MINI, split_model
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.records.case import Case, make_case
+
+from .ways import TextWays
 
 if TYPE_CHECKING:
     from pytest_dsocr.contract.prompt import TextTokenizer
@@ -34,6 +35,7 @@ The first page repeats an n-gram from more than 90 tokens before; the n-gram of 
 OF_PROMPTS = 8
 OF_OTHERS = 24
 """Tokens to read with another checkpoint, which does not repeat itself on these pages."""
+OWN_STEPS = "the choice of its own steps under the vendor's rule for repetition"
 Read = Callable[[Case], tuple[str, str]]
 
 
@@ -56,43 +58,45 @@ def both_ways(subject: Any, config: Config) -> Read:
 @pytest.mark.dsocr_level("L2")
 @pytest.mark.parametrize("name", PAGES)
 def test_read_says_what_its_own_steps_choose(
-    name: str, tmp_path: Path, read: Read, family: ModelSpec, dsocr_config: Config, dsocr_check: Check
+    name: str,
+    tmp_path: Path,
+    read: Read,
+    text_ways: TextWays,
+    family: ModelSpec,
+    dsocr_config: Config,
+    dsocr_check: Check,
 ) -> None:
-    from pytest_dsocr.compare.text import compare_text
-
     from ..contract.pages import write_page
 
     ceiling = PAGES[name] if split_model(dsocr_config.checkpoint)[1] == MINI else OF_OTHERS
     case = make_case(write_page(name, tmp_path), "markdown", family.quickest, ceiling, family=family)
-    text = compare_text(*read(case), 0.0)
-    agrees = "agrees" if text.verdict is Verdict.MATCH else "disagrees"
-    measured = f"{agrees} with the subject's own steps under the vendor's rule for repetition"
-    dsocr_check([Comparison("read", text.verdict, measured), text])
+    dsocr_check([text_ways.compare("read", case, *read(case), OWN_STEPS)])
 
 
 @pytest.mark.dsocr_level("L2")
 def test_a_page_without_text_is_not_made_to_have_some(
-    tmp_path: Path, read: Read, family: ModelSpec, dsocr_check: Check
+    tmp_path: Path, read: Read, text_ways: TextWays, family: ModelSpec, dsocr_check: Check
 ) -> None:
     """Read a page too small for text, on which ``mini`` ends at once."""
     from ..contract.pages import write_page
 
-    text, own = read(make_case(write_page("tiny", tmp_path), "markdown", family.quickest, OF_OTHERS, family=family))
+    case = make_case(write_page("tiny", tmp_path), "markdown", family.quickest, OF_OTHERS, family=family)
     why = "the choice of its own steps: EOS may be the first token, as no minimum number of tokens is set"
-    dsocr_check([as_expected("read/page without text", text, own, why)])
+    dsocr_check([text_ways.compare("read/page without text", case, *read(case), why)])
 
 
 @pytest.mark.dsocr_level("L2")
 def test_another_prompt_of_a_page_is_another_reading(
-    tmp_path: Path, read: Read, family: ModelSpec, dsocr_check: Check
+    tmp_path: Path, read: Read, text_ways: TextWays, family: ModelSpec, dsocr_check: Check
 ) -> None:
     """Read a page with two prompts; a subject that caches texts by page alone fails."""
     from ..contract.pages import write_page
 
     page, prompts = write_page("alpha", tmp_path), ("markdown", DEEPSEEK_OCR.prompts["free"])
-    _, (text, own) = (read(make_case(page, one, family.quickest, OF_PROMPTS, family=family)) for one in prompts)
+    _, other = cases = [make_case(page, one, family.quickest, OF_PROMPTS, family=family) for one in prompts]
+    _, texts = map(read, cases)
     why = "the choice of its own steps; check whether a text is cached by its page without the prompt"
-    dsocr_check([as_expected("read/another prompt", text, own, why)])
+    dsocr_check([text_ways.compare("read/another prompt", other, *texts, why)])
 
 
 def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> list[int]:

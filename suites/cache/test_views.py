@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from PIL import Image
 
-from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Reason, as_expected, not_compared
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
-from pytest_dsocr.models.spec import ModelSpec
+from pytest_dsocr.models.spec import FUSION, ModelSpec
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.config import SubjectFaultError
 
-from .walk import compare_ways
+from .ways import Ways
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +35,7 @@ MANY = (3, 3)
 
 @pytest.mark.dsocr_slow
 def test_a_crop_among_nine_is_seen_as_among_two(
-    tmp_path: Path, family: ModelSpec, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
+    tmp_path: Path, family: ModelSpec, ways: Ways, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     """Repeat the two crops of a page to fill a grid of nine, and compare the first encoder's features."""
     from pytest_dsocr.subjects.checked import CheckedSubject, copies
@@ -55,7 +54,7 @@ def test_a_crop_among_nine_is_seen_as_among_two(
         dsocr_check([not_compared(first, Reason.NOT_OFFERED)])
         return
     dsocr_check(
-        compare_ways(f"{first}/crop {k} of nine", many[first][k], few[first][of], limits.seam)
+        ways.vision(f"{first}/crop {k} of nine", many[first][k], few[first][of], f"{family.of_views[0].name}.page")
         for k, of in enumerate(order)
     )
 
@@ -92,7 +91,7 @@ def test_crops_that_sum_to_zero_are_seen(
 
 @pytest.mark.dsocr_slow
 def test_images_of_one_prompt_are_seen_as_each_by_itself(
-    tmp_path: Path, family: ModelSpec, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
+    tmp_path: Path, family: ModelSpec, ways: Ways, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     """Join a page with crops, a page without, and the negative of the first into one prompt."""
     import torch
@@ -110,7 +109,7 @@ def test_images_of_one_prompt_are_seen_as_each_by_itself(
     fused = _unless_refused(checked, joined)
     expected = torch.cat([checked.vision(one)["vision_fusion"] for one in images])
     found = expected if fused is None else fused
-    dsocr_check([compare_ways("vision_fusion/three images", found, expected, limits.seam)])
+    dsocr_check([ways.vision("vision_fusion/three images", found, expected, FUSION)])
 
 
 def _unless_refused(checked: CheckedSubject, inputs: Mapping[str, Tensor]) -> Tensor | None:

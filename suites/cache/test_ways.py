@@ -6,47 +6,40 @@ They are also compared for a prompt of one token without an image. A subject tha
 
 import pytest
 
-from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.records.config import SubjectFaultError
+from pytest_dsocr.subjects.kv_probe import KINDS, CacheKind
 
-from .walk import STEPS, Walk, compare_ways
+from .walk import STEPS, Walk
+from .ways import Ways
 
 pytestmark = pytest.mark.dsocr_level("L2")
 
 
-def test_step_by_step_is_one_call(walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
+def test_step_by_step_is_one_call(walk: Walk, ways: Ways, dsocr_check: Check) -> None:
     """Compare the logits after each step with a prefill of the prompt and all tokens up to that step."""
     stepped = walk.steps(walk.start()[0], walk.first)
     at_once = [walk.start(walk.first[:count])[1] for count in range(1, STEPS + 1)]
     dsocr_check(
-        compare_ways(f"logits/step {step}", found, expected, limits.logits)
+        ways.logits(f"logits/step {step}", found, expected)
         for step, (found, expected) in enumerate(zip(stepped, at_once, strict=True), 1)
     )
 
 
 @pytest.mark.parametrize("prefilled", [1, STEPS // 2, STEPS - 1])
-def test_going_on_from_a_cache_is_one_call(prefilled: int, walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
+def test_going_on_from_a_cache_is_one_call(prefilled: int, walk: Walk, ways: Ways, dsocr_check: Check) -> None:
     state, _ = walk.start(walk.first[:prefilled])
     found = walk.steps(state, walk.first[prefilled:])[-1]
     expected = walk.start(walk.first)[1]
-    dsocr_check([compare_ways(f"logits/from {prefilled} on", found, expected, limits.logits)])
+    dsocr_check([ways.logits(f"logits/from {prefilled} on", found, expected)])
 
 
-@pytest.mark.parametrize("kind", ["keys", "values"])
-def test_the_cache_holds_the_same_by_either_way(kind: str, walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_cache_holds_the_same_by_either_way(kind: CacheKind, walk: Walk, ways: Ways, dsocr_check: Check) -> None:
     stepped, at_once = walk.start()[0], walk.start(walk.first)[0]
     walk.steps(stepped, walk.first)
-    dsocr_check(
-        compare_ways(
-            f"cache/{kind} of layer {layer}",
-            getattr(stepped.cache, kind)(layer),
-            getattr(at_once.cache, kind)(layer),
-            limits.seam,
-        )
-        for layer in range(at_once.cache.layers)
-    )
+    dsocr_check(ways.cache(kind, layer, stepped, at_once, walk.prompt_tokens) for layer in range(at_once.cache.layers))
 
 
 def test_vision_gives_nothing(walk: Walk, dsocr_check: Check) -> None:
@@ -54,22 +47,22 @@ def test_vision_gives_nothing(walk: Walk, dsocr_check: Check) -> None:
     dsocr_check([as_expected("vision_fusion/one token", seams, [], "because the prompt has no image tokens")])
 
 
-def test_it_is_the_beginning_of_a_longer_one(walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
+def test_it_is_the_beginning_of_a_longer_one(walk: Walk, ways: Ways, dsocr_check: Check) -> None:
     """Compare BOS with a token as a step against both tokens in one call."""
     try:
-        dsocr_check(_both_ways(walk, limits))
+        dsocr_check(_both_ways(walk, ways))
     except SubjectFaultError as fault:
         if not isinstance(fault.__cause__, NotImplementedError):
             raise
         dsocr_check([not_compared("prefill/one token", Reason.NOT_OFFERED)])
 
 
-def _both_ways(walk: Walk, limits: Tolerances) -> list[Comparison]:
+def _both_ways(walk: Walk, ways: Ways) -> list[Comparison]:
     state, _ = walk.subject.prefill(walk.text_only(), None)
     length = state.cache.length
     [found] = walk.steps(state, walk.first[:1])
     _, expected = walk.subject.prefill(walk.text_only(walk.first[:1]), None)
     return [
         as_expected("cache/length", length, 1, "the tokens of the prompt"),
-        compare_ways("logits/second token", found, expected, limits.logits),
+        ways.logits("logits/second token", found, expected),
     ]

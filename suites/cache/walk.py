@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pytest_dsocr.subjects.checked import CheckedSubject
-    from pytest_dsocr.subjects.kv_probe import KvProbe
+    from pytest_dsocr.subjects.kv_probe import CacheKind, KvProbe
     from pytest_dsocr.subjects.protocol import DecodeView
 
 
@@ -41,6 +42,8 @@ class Walk:
     tokens: tuple[int, ...]
     """Best tokens without a rule for repetition: :data:`STEPS`, and as many more as a ring holds."""
     family: ModelSpec
+    wobble: float = 0.0
+    """Largest relative error between the logits of the same steps taken twice; 0 for a deterministic subject."""
 
     @classmethod
     def along(cls, subject: Any, page: Path, preset: str = "", *, family: ModelSpec) -> Walk:
@@ -69,7 +72,10 @@ class Walk:
                     "pixels sum to zero, which the vendor's code takes for no image, put another page first"
                 )
             walk = cls(checked, inputs, features.clone(), (), family)
-            return replace(walk, tokens=walk._choices())
+            chosen, logits = walk._choices()
+            walk = replace(walk, tokens=chosen)
+            again = walk.steps(walk.start()[0], walk.first)
+            return replace(walk, wobble=max(map(apart, again, logits)))
 
     @property
     def first(self) -> tuple[int, ...]:
@@ -118,12 +124,15 @@ class Walk:
         """Feed tokens one by one, and return the logits after each."""
         return [self.subject.step(state, token) for token in tokens]
 
-    def _choices(self) -> tuple[int, ...]:
+    def _choices(self) -> tuple[tuple[int, ...], list[Tensor]]:
+        """Return the best tokens, and the logits after each of the first."""
         state, logits = self.start()
+        after: list[Tensor] = []
         chosen = [int(logits.argmax())]
         while len(chosen) < STEPS + (self.family.cache.ring or 0):
-            chosen.append(int(self.subject.step(state, chosen[-1]).argmax()))
-        return tuple(chosen)
+            after.append(self.subject.step(state, chosen[-1]))
+            chosen.append(int(after[-1].argmax()))
+        return tuple(chosen), after[:STEPS]
 
 
 def compare_lengths(probe: KvProbe, expected: int, when: str, why: str) -> list[Comparison]:
@@ -138,25 +147,21 @@ def compare_lengths(probe: KvProbe, expected: int, when: str, why: str) -> list[
     return [found, as_expected(what, held, expected, f"{why}, in keys and values of every layer")]
 
 
-def compare_ways(what: str, found: Tensor, expected: Tensor, allowed: float) -> Comparison:
-    """Compare tensors by their largest difference relative to the largest value, unless all values are equal.
+def apart(found: Tensor, expected: Tensor) -> float:
+    """Return the norm of the difference over the norm of ``expected``; infinite with a NaN or an infinity."""
+    difference, norm = float((found.double() - expected.double()).norm()), float(expected.double().norm())
+    error = difference / norm if norm else (math.inf if difference else 0.0)
+    return error if math.isfinite(error) else math.inf
 
-    Args:
-        what: name of the comparison.
-        found: tensor of one computation.
-        expected: tensor of the other, taken for right.
-        allowed: largest relative error that is DRIFT.
+
+def cache_apart(found: DecodeView, expected: DecodeView, kind: CacheKind, layer: int, prompt: int) -> float:
+    """Return the error of a layer's keys or values ``[B, H, S, D]``: of the prompt or of the tokens after it.
+
+    The larger one counts, because a few tokens would not show among many.
     """
-    if found.shape != expected.shape:
-        measured = f"shape {list(found.shape)}; expected {list(expected.shape)}"
-        return Comparison(what, Verdict.WRONG, measured)
-    if not expected.numel() or bool((expected == expected.flatten()[0]).all()):
-        measured = f"all values of {list(expected.shape)} are equal, which shows nothing; return the computed ones"
-        return not_compared(what, Reason.TELLS_NOTHING, measured)
-    apart = (found.float() - expected.float()).abs()
-    error = float(apart.max() / expected.float().abs().max())
-    verdict = Verdict.MATCH if error == 0.0 else Verdict.DRIFT if error <= allowed else Verdict.WRONG
-    return Comparison(what, verdict, f"relative error at most {error:.1e} (allowed {allowed:.0e})", error)
+    one, other = (getattr(state.cache, kind)(layer) for state in (found, expected))
+    parts = ((one[:, :, :prompt], other[:, :, :prompt]), (one[:, :, prompt:], other[:, :, prompt:]))
+    return max(apart(*pair) for pair in parts if pair[1].numel())
 
 
 MB = 1_000_000

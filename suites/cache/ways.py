@@ -1,0 +1,172 @@
+"""Comparisons of a subject with itself: two ways of one computation, and texts read in two ways."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, as_expected, not_compared
+from pytest_dsocr.records.subject_result import ROUNDED_DTYPES
+
+from .walk import apart, cache_apart
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pytest_dsocr.compare.tolerances import Tolerances
+    from pytest_dsocr.contract.prompt import TextTokenizer
+    from pytest_dsocr.records.case import Case
+    from pytest_dsocr.records.config import Config
+    from pytest_dsocr.subjects.checked import CheckedSubject
+    from pytest_dsocr.subjects.kv_probe import CacheKind
+    from pytest_dsocr.subjects.protocol import DecodeView
+    from pytest_dsocr.subjects.retrace import Retraced
+
+    from .scale import RoundingScale
+
+FACTOR = 3.0
+"""Largest error between two ways of a correct subject, in errors of the vendor's arithmetic.
+
+Measured on an H200 in bf16 with ``mini`` and with two full-size checkpoints of random weights, on the pages of
+``dev-3``: eager, SDPA, the fast engine and norms in float32 have up to 1.3 in logits, 0.9 in the cache's prompt and 1.9
+in its later tokens. A wrong position or a stale key gives 10 and more.
+"""
+NEITHER = "the engine's steps lead to neither of the two texts, so rounding may explain it"
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """Limits of two ways: in float32 the usual ones, in fewer bits :data:`FACTOR` times the vendor's rounding.
+
+    Args:
+        limits: the usual ones of the subject's dtype, with those of the run's options.
+        given: names of the limits that the run's options set; these replace measured ones.
+        scale: the vendor's rounding; None in float32.
+        wobble: relative error between the same computation done twice.
+    """
+
+    limits: Tolerances
+    given: frozenset[str]
+    scale: RoundingScale | None
+    wobble: float = 0.0
+
+    @classmethod
+    def of(cls, config: Config, subject: Any, scale: RoundingScale | None, wobble: float) -> Ways:
+        """Return the limits of a run's subject."""
+        from pytest_dsocr.run.case import own_limits
+
+        limits = own_limits(config, subject)
+        is_rounded = limits.dtype in ROUNDED_DTYPES
+        return cls(limits, frozenset(config.tolerances), scale if is_rounded else None, wobble)
+
+    def logits(self, what: str, found: Tensor, expected: Tensor) -> Comparison:
+        """Compare logits ``[V]`` of two ways."""
+        return self._compared(what, found, expected, "logits", lambda scale: scale.logits)
+
+    def vision(self, what: str, found: Tensor, expected: Tensor, seam: str) -> Comparison:
+        """Compare features of two ways, whose rounding is that of the tensor ``seam``."""
+        return self._compared(what, found, expected, "seam", lambda scale: scale.vision(seam))
+
+    def cache(self, kind: CacheKind, layer: int, found: DecodeView, expected: DecodeView, prompt: int) -> Comparison:
+        """Compare a layer's keys or values of two ways, after a prompt of ``prompt`` tokens and some more."""
+        one, other = (getattr(state.cache, kind)(layer) for state in (found, expected))
+        error = cache_apart(found, expected, kind, layer, prompt) if one.shape == other.shape else math.inf
+        what = f"cache/{kind} of layer {layer}"
+        return self._compared(what, one, other, "seam", lambda scale: scale.cache(kind, layer), error)
+
+    def is_seen(self, found: Tensor, plain: Tensor) -> bool:
+        """Return whether logits differ by more than a repetition of the same step."""
+        return not (found.equal(plain) or apart(found, plain) <= FACTOR * self.wobble)
+
+    def _compared(
+        self,
+        what: str,
+        found: Tensor,
+        expected: Tensor,
+        limit: str,
+        unit: Callable[[RoundingScale], float],
+        error: float | None = None,
+    ) -> Comparison:
+        if found.shape != expected.shape:
+            measured = f"shape {list(found.shape)}; expected {list(expected.shape)}"
+            return Comparison(what, Verdict.WRONG, measured)
+        if not expected.numel() or bool((expected == expected.flatten()[0]).all()):
+            measured = f"all values of {list(expected.shape)} are equal, which shows nothing; return the computed ones"
+            return not_compared(what, Reason.TELLS_NOTHING, measured)
+        error = apart(found, expected) if error is None else error
+        if error == 0.0:
+            return Comparison(what, Verdict.MATCH, f"every value of {list(found.shape)}", error)
+        allowed, why = self._allowed(limit, unit)
+        verdict = Verdict.DRIFT if error <= allowed else Verdict.WRONG
+        return Comparison(what, verdict, f"relative error {error:.1e} (allowed {allowed:.1e}{why})", error)
+
+    def _allowed(self, limit: str, unit: Callable[[RoundingScale], float]) -> tuple[float, str]:
+        if self.scale is None or limit in self.given:
+            return max(getattr(self.limits, limit), FACTOR * self.wobble), ""
+        measured = unit(self.scale)
+        source = "the vendor's rounding here" if measured >= self.wobble else "the subject's own from run to run"
+        return FACTOR * max(measured, self.wobble), f", {FACTOR:g} times {source}"
+
+
+@dataclass(frozen=True, eq=False)
+class TextWays:
+    """Texts of one case that a subject read in two ways.
+
+    Args:
+        asked: the subject; its own steps follow a text that differs.
+        follower: follows instead if the subject has no steps: the engine.
+        tokenizer: the checkpoint's.
+        limits: for two computations of the subject.
+        scale: the vendor's rounding, which bounds a tie; None in float32.
+    """
+
+    asked: CheckedSubject
+    follower: Callable[[], CheckedSubject]
+    tokenizer: TextTokenizer
+    limits: Tolerances
+    scale: RoundingScale | None
+
+    def retraced(self, case: Case, text: str) -> Retraced:
+        """Follow a text of ``case`` by steps, each of which takes the best token or one that ties with it."""
+        from pytest_dsocr.models.spec import FUSION
+        from pytest_dsocr.subjects.retrace import Retracer
+
+        own = self.asked if self._has_steps else self.follower()
+        decoding, inputs = case.family.decoding, own.inputs(case, partial=True)
+        rule = decoding if decoding.no_repeat_ngram_size else self.asked.policy or decoding
+        policy = replace(rule, eos_id=self.tokenizer.special.eos, max_new_tokens=case.max_new_tokens)
+        features = own.vision(inputs, partial=True).get(FUSION)
+        return Retracer(own, inputs, features, policy, self.tokenizer, self._tied).along(text)
+
+    def compare(self, what: str, case: Case, text: str, expected: str, why: str) -> Comparison:
+        """Compare a text with that of another way, which ``why`` names: TIE-FLIP if steps lead to it but for ties."""
+        from pytest_dsocr.compare.text import compare_text
+
+        if text == expected:
+            return as_expected(what, text, expected, why)
+        compared, retraced = compare_text(text, expected, 0.0), self.retraced(case, text)
+        verdict = Verdict.TIE_FLIP if retraced.is_whole else Verdict.WRONG
+        measured = f"{compared.measured}; {retraced.words}"
+        if verdict is Verdict.WRONG and not self._can_judge(case, expected):
+            verdict, measured = Verdict.DRIFT, f"{compared.measured}; {NEITHER}"
+        return replace(compared, what=what, verdict=verdict, measured=measured, details=(why, *compared.details))
+
+    @property
+    def _has_steps(self) -> bool:
+        from pytest_dsocr.records.config import Level
+
+        return self.asked.level >= Level.STAGES
+
+    def _can_judge(self, case: Case, expected: str) -> bool:
+        """Return whether steps lead to the other text: those of the engine may not, if the subject rounds otherwise."""
+        is_exact = self.limits.dtype not in ROUNDED_DTYPES
+        return self._has_steps or is_exact or self.retraced(case, expected).is_whole
+
+    @property
+    def _tied(self) -> Tolerances:
+        """Limits by which two logits tie: both may err by the vendor's largest error, in either direction."""
+        if self.scale is None or self.limits.dtype not in ROUNDED_DTYPES:
+            return self.limits
+        return replace(self.limits, ties=max(self.limits.ties, math.ceil(2 * self.scale.ulp)))
