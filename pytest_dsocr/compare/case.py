@@ -49,8 +49,9 @@ def compare_observations(actual: SubjectResult, expected: ReferenceResult, limit
         yield from _absent(OUTPUT, actual, "read")
         yield from _absent(FILES, actual, "write")
         return
-    output = compare_output(actual, expected.output, limits, _tie(decoding[-1], actual, expected))
-    for one in _read(actual, output) if actual.reread else output:
+    tie = _tie(decoding[-1], actual, expected)
+    output = compare_output(actual, expected.output, limits, tie)
+    for one in _read(actual, output) if actual.reread and tie is None else output:
         yield from _absent((one.what,), actual, "write") if "write" in actual.lost and one.what in FILES else (one,)
 
 
@@ -128,10 +129,11 @@ def _read(actual: SubjectResult, output: Iterator[Comparison]) -> Iterator[Compa
 
 
 def _tie(tokens: Comparison, actual: SubjectResult, expected: ReferenceResult) -> Tie | None:
-    """Return the tie after which free decoding may differ; None unless every difference of tokens is a tie."""
-    if tokens.verdict is not Verdict.TIE_FLIP or actual.forced is None or actual.continued is None:
+    """Return the tie after which free decoding may differ; None if a difference of tokens is no tie."""
+    if tokens.verdict is Verdict.WRONG or actual.forced is None or actual.continued is None:
         return None
-    step = next(k for k, step in enumerate(expected.steps) if actual.forced[k].token != step.token)
+    differing = (k for k, step in enumerate(expected.steps) if actual.forced[k].token != step.token)
+    step = actual.left_at if actual.left_at is not None else next(differing)
     return Tie(step, actual.continued, is_sure(expected.steps))
 
 

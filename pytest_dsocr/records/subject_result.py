@@ -138,6 +138,8 @@ class SubjectResult:
     continued: Output | None = None
     """Output of the subject's own steps from its first choice that differs, if all that differ may be ties. The
     checkpoint's tokenizer and the vendor's rules turn the tokens into it."""
+    left_at: int | None = None
+    """Step at which ``read`` left the subject's own choices by a tie; ``continued`` is then what it read."""
     ends: bool = True
     """Whether the subject's policy ends the output where the reference's tokens end, as far as it reports this."""
     text_of_tokens: str | None = None

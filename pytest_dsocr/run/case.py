@@ -174,7 +174,9 @@ def compare_sides(
         again: reads the page repeatedly.
     """
     tokenizer = resources.checkpoint.tokenizer
-    exchange = ask(subject, reference, case, always_read=always_read or again is not None, tokenizer=tokenizer)
+    exchange = ask(
+        subject, reference, case, always_read=always_read or again is not None, tokenizer=tokenizer, limits=limits
+    )
     if rounding and (limits.budget or dtype_of(subject, resources.setup.dtype) in ROUNDED_DTYPES):
         exchange = _with_rounding(exchange, subject, resources.rounder_within(limits.budget))
     if again and exchange.answer.fault is None:
@@ -194,6 +196,7 @@ def ask(
     *,
     always_read: bool = False,
     tokenizer: TextTokenizer | None = None,
+    limits: Tolerances | None = None,
 ) -> CaseRun:
     """Ask both sides about ``case``; see :func:`~pytest_dsocr.subjects.follow.run_teacher_forced`.
 
@@ -206,7 +209,7 @@ def ask(
     started = time.perf_counter()
     expected = reference.observe(case)
     answered = time.perf_counter()
-    answer = run_teacher_forced(subject, case, expected, always_read=always_read, tokenizer=tokenizer)
+    answer = run_teacher_forced(subject, case, expected, always_read=always_read, tokenizer=tokenizer, limits=limits)
     return CaseRun(case, answer, expected, answered - started, time.perf_counter() - answered)
 
 

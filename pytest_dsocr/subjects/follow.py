@@ -34,6 +34,7 @@ from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, CheckedSubject
 from pytest_dsocr.subjects.forced_steps import OnToken, forced_steps, go_on, nobody, steps_along, without_padding
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView, TextSubject
+from pytest_dsocr.subjects.retrace import Retracer, TieLimits
 
 
 def run_teacher_forced(
@@ -44,6 +45,7 @@ def run_teacher_forced(
     *,
     always_read: bool = False,
     tokenizer: TextTokenizer | None = None,
+    limits: TieLimits | None = None,
 ) -> SubjectResult:
     """Ask ``subject`` everything about ``case`` that its level offers.
 
@@ -59,11 +61,12 @@ def run_teacher_forced(
         on_token: called with the number of each step along the reference's tokens.
         always_read: ask a subject with ``text_of`` to read too, to check that ``read`` uses the stages.
         tokenizer: the checkpoint's; without it, no difference after a tie is excused.
+        limits: within which ``read`` and the subject's own steps may tie; without them, both must agree.
 
     Raises:
         DsocrError: where it is no subject, or does not offer the case.
     """
-    following = _Following(CheckedSubject(subject), case, expected, on_token, tokenizer)
+    following = _Following(CheckedSubject(subject), case, expected, on_token, tokenizer, limits)
     with torch.no_grad():
         try:
             following.ask(always_read)
@@ -81,6 +84,7 @@ class _Following:
     expected: ReferenceResult
     on_token: OnToken
     tokenizer: TextTokenizer | None
+    limits: TieLimits | None
 
     def __post_init__(self) -> None:
         self.answer = SubjectResult(self.case.id, self.asked.level, "", ())
@@ -90,6 +94,8 @@ class _Following:
             "read",
         ]
         """The parts of the answer that are still missing; the one in progress first."""
+        self.page: tuple[Mapping[str, Tensor], Tensor | None] | None = None
+        """Inputs and features, if the subject took all steps."""
 
     def learn(self, **said: Any) -> None:
         """Add to the answer."""
@@ -146,8 +152,9 @@ class _Following:
             forced = self._as_chosen(state, steps.fetch())
             self.learn(forced=forced)
         if self.tokenizer:
+            self.page = (inputs, vision.get("vision_fusion"))
             with suppress(NotOfferedError):
-                self._continue(inputs, vision.get("vision_fusion"), forced, self.tokenizer)
+                self._continue(*self.page, forced, self.tokenizer)
         self.left = [part for part in self.left if part != "step"]
 
     def _as_chosen(self, state: DecodeView, forced: tuple[ForcedStep, ...]) -> tuple[ForcedStep, ...]:
@@ -184,6 +191,19 @@ class _Following:
             self.asked.step(state, token)
         go_on(partial(self.asked.step, state), tokens, ban, policy.eos_id, self.case.max_new_tokens)
         self.learn(continued=Output.of(tokenizer.decode(tokens), self.case.page, self.case.family.form))
+
+    def _retrace(self, text: str) -> None:
+        """Learn at which tie ``read`` left the subject's own choices, if ties explain the whole text."""
+        own = self.answer.continued or self.expected.output
+        forced, steps = self.answer.forced or (), self.expected.steps
+        follows = all(one.token == step.token or one.may_tie(step) for one, step in zip(forced, steps, strict=False))
+        if text == own.text or not (follows and self.page and self.tokenizer and self.limits):
+            return
+        with suppress(NotOfferedError):
+            found = Retracer.of(self.asked, self.case, *self.page, self.tokenizer, self.limits).along(text)
+            if found.is_whole and found.ties:
+                output = Output.of(self.tokenizer.decode(found.tokens), self.case.page, self.case.family.form)
+                self.learn(continued=output, left_at=found.ties[0].step)
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -222,6 +242,7 @@ class _Following:
         reread = same and (message is None or always_read)
         self.learn(text=text, spans=spans, ends=ends, reread=reread, text_of_tokens=message if reread else None)
         if is_read:
+            self._retrace(text)
             self.learn(first_token_ms=self.asked.first_token_ms, ended_by=self.asked.ended_by)
         self.left.remove("read")
         if self.asked.writes:

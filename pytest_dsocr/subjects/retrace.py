@@ -4,16 +4,17 @@ Two ways of a computation round differently, and a tie may fall either way. So a
 steps lead to it, where each token is the best or ties with the best.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.records.case import Case
 from pytest_dsocr.subjects.checked import CheckedSubject
 
 MOST_PATHS = 8
@@ -24,6 +25,17 @@ PART_OF_CHARACTER = "\ufffd"
 """Decoded bytes that are not yet a whole character."""
 
 
+class TieLimits(Protocol):
+    """Limits within which two tokens tie; :class:`~pytest_dsocr.compare.tolerances.Tolerances` has them."""
+
+    @property
+    def ties(self) -> int:
+        """Largest distance of two logits, in units in the last place of the best one."""
+
+    def ulp(self, logit: float) -> float:
+        """Return the distance from a logit to the next number of its dtype."""
+
+
 @dataclass(frozen=True)
 class Tied:
     """A step whose token is not the best, and ties with it."""
@@ -31,6 +43,10 @@ class Tied:
     step: int
     gap: float
     """Distance from the best token's logit, in units in the last place of that logit."""
+
+
+Path = tuple[tuple[int, ...], tuple[Tied, ...]]
+"""Tokens, and the ties among them."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +77,7 @@ class Retracer:
         features: the page's, ``vision_fusion``.
         policy: rule by which tokens are chosen, and the most tokens of the output.
         tokenizer: the checkpoint's.
-        limits: for two computations of the subject; ``ties`` is used.
+        limits: within which two tokens tie.
     """
 
     asked: CheckedSubject
@@ -69,65 +85,74 @@ class Retracer:
     features: Tensor | None
     policy: DecodePolicy
     tokenizer: TextTokenizer
-    limits: Tolerances
+    limits: TieLimits
+
+    @classmethod
+    def of(
+        cls,
+        asked: CheckedSubject,
+        case: Case,
+        inputs: Mapping[str, Tensor],
+        features: Tensor | None,
+        tokenizer: TextTokenizer,
+        limits: TieLimits,
+    ) -> Self:
+        """Return the steps of a subject for a case, by the model's rule, or else by the subject's own."""
+        decoding = case.family.decoding
+        rule = decoding if decoding.no_repeat_ngram_size else asked.policy or decoding
+        policy = replace(rule, eos_id=tokenizer.special.eos, max_new_tokens=case.max_new_tokens)
+        return cls(asked, inputs, features, policy, tokenizer, limits)
 
     def along(self, text: str) -> Retraced:
         """Follow ``text`` to its end, or to the first step that does not lead on."""
-        waiting: list[tuple[tuple[int, ...], tuple[Tied, ...]]] = [((), ())]
+        waiting: list[Path] = [((), ())]
         longest = Retraced((), (), is_whole=False)
         for _ in range(MOST_PATHS):
             if longest.is_whole or not waiting:
                 break
-            start, ties = waiting.pop()
-            found = self._path(text, start, ties, waiting)
+            found = self._along(text, waiting.pop(), waiting)
             longest = found if found.is_whole or len(found.tokens) > len(longest.tokens) else longest
         return longest
 
-    def _path(
-        self,
-        text: str,
-        start: tuple[int, ...],
-        tied: tuple[Tied, ...],
-        waiting: list[tuple[tuple[int, ...], tuple[Tied, ...]]],
-    ) -> Retraced:
-        """Follow ``text`` after the tokens ``start``; put other tokens that lead on into ``waiting``."""
+    def _along(self, text: str, path: Path, waiting: list[Path]) -> Retraced:
+        """Follow ``text`` after ``path``; put other paths that lead on into ``waiting``."""
         prompt: list[int] = self.inputs["input_ids"][0].tolist()
-        limit, ban = self.policy.room(len(prompt)), self.policy.ban((*prompt, *start))
-        tokens, ties = [*start], [*tied]
+        limit, ban = self.policy.room(len(prompt)), self.policy.ban((*prompt, *path[0]))
         state, logits = self.asked.prefill(self.inputs, self.features)
-        for token in start:
+        for token in path[0]:
             logits = self.asked.step(state, token)
-        while len(tokens) < limit:
-            leading = [
-                (token, gap)
-                for token, gap in self._best(logits, ban.banned())
-                if self._leads_on([*tokens, token], text, limit)
-            ]
-            if not leading:
+        while len(path[0]) < limit:
+            ways = [*self._further(text, path, self._best(logits, ban.banned()), limit)]
+            if not ways:
                 break
-            step = len(tokens)
-            for token, gap in reversed(leading[1:]):
-                waiting.append(((*tokens, token), (*ties, Tied(step, gap))))
-            token, gap = leading[0]
-            ties += [Tied(step, gap)] if gap else []
-            tokens.append(token)
-            if token == self.policy.eos_id or len(tokens) == limit:
-                return Retraced(tuple(tokens), tuple(ties), is_whole=True)
+            path, *others = ways
+            waiting += reversed(others)
+            token = path[0][-1]
+            if token == self.policy.eos_id or len(path[0]) == limit:
+                return Retraced(*path, is_whole=True)
             ban.push(token)
             logits = self.asked.step(state, token)
-        return Retraced(tuple(tokens), tuple(ties), is_whole=False)
+        return Retraced(*path, is_whole=False)
+
+    def _further(self, text: str, path: Path, best: Iterable[tuple[int, float]], limit: int) -> Iterator[Path]:
+        """Yield the path with each of the best tokens that leads on along ``text``."""
+        tokens, ties = path
+        for rank, (token, gap) in enumerate(best):
+            if self._leads_on((*tokens, token), text, limit):
+                yield (*tokens, token), (*ties, *([Tied(len(tokens), gap)] if rank else []))
 
     def _best(self, logits: Tensor, banned: list[int]) -> Iterator[tuple[int, float]]:
         """Yield the tokens that tie with the best one, the best one first, and their distance from it in ULP."""
         allowed = logits.clone()
         allowed[banned] = -torch.inf
-        best, ids = (found.tolist() for found in allowed.topk(min(MOST_TIED, len(allowed))))
-        for logit, token in zip(best, ids, strict=True):
-            gap = (best[0] - logit) / self.limits.ulp(best[0])
+        logits_of, ids = (found.tolist() for found in allowed.topk(min(MOST_TIED, len(allowed))))
+        most = logits_of[0]
+        for logit, token in sorted(zip(logits_of, ids, strict=True), key=lambda one: (-one[0], one[1])):
+            gap = (most - logit) / self.limits.ulp(most)
             if gap <= self.limits.ties:
                 yield token, gap
 
-    def _leads_on(self, tokens: list[int], text: str, limit: int) -> bool:
+    def _leads_on(self, tokens: Sequence[int], text: str, limit: int) -> bool:
         """Return whether ``tokens`` spell a beginning of ``text``, or all of it if they end the output."""
         spelt = self.tokenizer.decode(tokens)
         if tokens[-1] == self.policy.eos_id or len(tokens) == limit:

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 FACTOR = 3.0
 """Largest error between two ways of a correct subject, in errors of the vendor's arithmetic.
 
-Measured on an H200 in bf16 with ``mini`` and with two full-size checkpoints of random weights, on the pages of
-``dev-3``: eager, SDPA, the fast engine and norms in float32 have up to 1.3 in logits, 0.9 in the cache's prompt and 1.9
-in its later tokens. A wrong position or a stale key gives 10 and more.
+Measured on an H200 in bf16, on ``dev-3`` with ``mini`` and two full-size checkpoints of random weights. Eager, SDPA,
+the fast engine and norms in float32 have up to 1.3 in logits, 0.9 in the cache's prompt and 1.9 in its later tokens.
 """
 NEITHER = "the engine's steps lead to neither of the two texts, so rounding may explain it"
 
@@ -134,11 +133,9 @@ class TextWays:
         from pytest_dsocr.subjects.retrace import Retracer
 
         own = self.asked if self._has_steps else self.follower()
-        decoding, inputs = case.family.decoding, own.inputs(case, partial=True)
-        rule = decoding if decoding.no_repeat_ngram_size else self.asked.policy or decoding
-        policy = replace(rule, eos_id=self.tokenizer.special.eos, max_new_tokens=case.max_new_tokens)
+        inputs = own.inputs(case, partial=True)
         features = own.vision(inputs, partial=True).get(FUSION)
-        return Retracer(own, inputs, features, policy, self.tokenizer, self._tied).along(text)
+        return Retracer.of(own, case, inputs, features, self.tokenizer, self._tied).along(text)
 
     def compare(self, what: str, case: Case, text: str, expected: str, why: str) -> Comparison:
         """Compare a text with that of another way, which ``why`` names: TIE-FLIP if steps lead to it but for ties."""

@@ -11,20 +11,18 @@ import pytest
 import torch
 
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.config import Config
-from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from suites.cache import test_reading
 from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
 from suites.cache.walk import Peak, Walk, compare_peaks
-from suites.cache.ways import TextWays, Ways
 from suites.contract.pages import write_page
 from tests.cache.faulty import FAULTS
+from tests.cache.own import EXACT, text_ways
 
 ON_A_GPU = {"test_decode_peaks_no_higher_than_prefill"}
 GIVEN = {"stage": "clip", "kind": "values", "prefilled": 1, "name": "alpha"}
@@ -34,10 +32,6 @@ TESTS: dict[str, Callable[..., None]] = {
     for name, function in vars(import_module(f"suites.cache.{path.stem}")).items()
     if name.startswith("test_") and callable(function) and name not in ON_A_GPU
 }
-
-
-def _nobody() -> CheckedSubject:
-    raise AssertionError("these subjects have steps of their own")
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +57,8 @@ def outcome(tiny: Engine[Any], two_pages: tuple[Path, Path], dsocr_config: Confi
             "two_pages": two_pages,
             "first_page": two_pages[0],
             "tmp_path": two_pages[0].parent,
-            "ways": Ways(limits := tolerances("float32"), frozenset(), None),
-            "text_ways": TextWays(CheckedSubject(subject), _nobody, tiny.tokenizer, limits, None),
+            "ways": EXACT,
+            "text_ways": text_ways(subject, tiny.tokenizer),
             "dsocr_subject": subject,
             "dsocr_config": config,
             "family": DEEPSEEK_OCR,

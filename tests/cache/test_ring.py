@@ -18,6 +18,7 @@ from suites.cache import test_contents, test_reading
 from suites.cache.walk import Walk
 from suites.contract.asked import own_preset
 from suites.contract.pages import write_page
+from tests.cache.own import EXACT, text_ways
 from tests.engine.written import synthetic_engine
 
 FAMILY = MODELS["unlimited_ocr"]
@@ -55,7 +56,7 @@ def test_a_cache_is_held_to_its_familys_ring_and_named(policy: CachePolicy, word
 
     def fails(test: Callable[..., None]) -> bool:
         found: list[Comparison] = []
-        test(walk, *[KvProbe][: test is not SEES], found.extend)
+        test(walk, EXACT if test is SEES else KvProbe, found.extend)
         said.update(line for one in found for line in one.details)
         return not found or not all(one.passes for one in found)
 
@@ -86,5 +87,7 @@ def test_a_reading_is_held_to_the_window_that_it_was_given(mistake: str, tmp_pat
     config, found = replace(dsocr_config, checkpoint="synthetic:tiny"), list[Comparison]()
     read = test_reading.both_ways(subject, config)
     check: Any = found.extend
-    test_reading.test_read_says_what_its_own_steps_choose("tiny", tmp_path, read, OWN, config, check)
+    test_reading.test_read_says_what_its_own_steps_choose(
+        "tiny", tmp_path, read, text_ways(subject, engine.tokenizer), OWN, config, check
+    )
     assert all(one.passes for one in found) is (mistake == "as it says"), found
