@@ -132,8 +132,8 @@ class RowOfFour(Variant):
 
     def __init__(self, engine: Engine[Any]) -> None:
         super().__init__(engine)
-        pages = zip(shipped("dev-3"), ("tiny", "small", "tiny"), strict=True)
-        self._others = [engine.prefill(engine.prepare(page, preset=preset)) for page, preset in pages]
+        pages = zip(shipped("dev-3"), ("markdown", "ocr", "free"), strict=True)
+        self._others = [engine.prefill(engine.prepare(page, prompt=prompt, preset="tiny")) for page, prompt in pages]
 
     def prefill(self, inputs: Any, vision_fusion: Tensor | None) -> Any:
         """Run the prompt, and join the page with the others."""
