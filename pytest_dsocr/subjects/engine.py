@@ -75,7 +75,7 @@ class EngineStages:
 class EngineSubject(EngineStages):
     """The engine as a subject of L3, an ``OpenSubject``."""
 
-    dtypes = ("bfloat16",)
+    dtypes: tuple[str, ...] = ("bfloat16",)
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Read one page to its end."""

@@ -36,7 +36,7 @@ IN_HALF = replace(RUN, attention="sdpa", reference_attention="eager", explain=0.
 class InFloat32(EngineSubject):
     """Correct subject that names no dtypes."""
 
-    dtypes = ()  # type: ignore[assignment]
+    dtypes = ()
 
 
 def takes_one(setup: Setup) -> EngineSubject:

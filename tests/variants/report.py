@@ -1,0 +1,45 @@
+"""The table of false alarms, and what was called wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tests.variants.runs import VariantRun
+from tests.variants.table import VARIANTS
+
+NOTHING = "-"
+
+
+def markdown(runs: Sequence[VariantRun], skipped: dict[str, str]) -> Iterator[str]:
+    """Yield the lines of the report: a table by variant and checkpoint, then every failure word for word."""
+    checkpoints = [*dict.fromkeys(run.checkpoint for run in runs)]
+    judged = [run for run in runs if run.is_judged]
+    alarms = [run for run in judged if run.is_false_alarm]
+    yield f"{len(alarms)} false alarms in {len(judged)} runs on {', '.join({run.device: '' for run in runs})}"
+    yield ""
+    yield f"| variant | {' | '.join(checkpoints)} |"
+    yield f"| --- |{' --- |' * len(checkpoints)}"
+    for name in dict.fromkeys(run.variant for run in runs):
+        cells = [_cell([one for one in runs if (one.variant, one.checkpoint) == (name, of)]) for of in checkpoints]
+        yield f"| {name} | {' | '.join(cells)} |"
+    yield from (f"| {name} | {' | '.join([f'skipped: {why}'] * len(checkpoints))} |" for name, why in skipped.items())
+    yield from _failures([run for run in runs if run.ended_as != "passes"])
+    if unlisted := [name for name in VARIANTS if name not in {*skipped, *(run.variant for run in runs)}]:
+        yield ""
+        yield f"Not run: {', '.join(unlisted)}"
+
+
+def _cell(runs: Sequence[VariantRun]) -> str:
+    judged = [run for run in runs if run.is_judged]
+    lost = len(runs) - len(judged)
+    found = f"{sum(run.is_false_alarm for run in judged)} of {len(judged)}" if judged else NOTHING
+    return f"{found}, {lost} without a verdict" if lost else found
+
+
+def _failures(runs: Sequence[VariantRun]) -> Iterator[str]:
+    for run in runs:
+        yield ""
+        yield f"{run.variant}, {run.checkpoint}, run {run.time}: {run.ended_as}: {run.verdict}"
+        for test in run.failed:
+            yield f"- `{test.test}`"
+            yield from (f"    - {line}" for line in test.wrong or [test.why])
