@@ -32,7 +32,7 @@ def _own(name: str, why: str, *needs: Need, pages: tuple[str, ...] = DEV_3) -> L
 VARIANTS = {
     "copy": _own("calls:copy", "it is the engine"),
     "reversed": _own("calls:copy", "a page's result does not depend on the pages before it", pages=DEV_3[::-1]),
-    "fast": Listed("engine:fast", "the engine's kernels fused, on a GPU captured; same weights and order of layers"),
+    "fast": _own("calls:fast", "the engine's kernels fused, on a GPU captured; same weights and order of layers"),
     "sdpa_decoder": _own("attention:sdpa_decoder", "softmax(q k / sqrt(d)) v by one kernel"),
     "flash_decoder": _own("attention:flash_decoder", "softmax(q k / sqrt(d)) v block by block", "gpu", "flash-attn"),
     "eager_encoders": _own("attention:eager_encoders", "the definition that the fused kernel computes"),
