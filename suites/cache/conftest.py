@@ -14,10 +14,10 @@ from pytest_dsocr.records.config import Config
 
 from .scale import RoundingScale
 from .walk import Walk
-from .ways import TextWays, Ways
+from .ways import Ways
 
 if TYPE_CHECKING:
-    from pytest_dsocr.run.resources import RunResources
+    pass
 
 
 @pytest.fixture(autouse=True)
@@ -27,12 +27,6 @@ def _without_gradients() -> Iterator[None]:
 
     with torch.no_grad():
         yield
-
-
-@pytest.fixture(scope="session")
-def first_page(dsocr_config: Config) -> Path:
-    """Return the run's first page."""
-    return first_pages(dsocr_config.pages)[0]
 
 
 @pytest.fixture(scope="session")
@@ -49,29 +43,9 @@ def walk(dsocr_subject: Any, first_page: Path, family: ModelSpec) -> Walk:
 
 
 @pytest.fixture(scope="session")
-def scale(_dsocr_resources: RunResources, first_page: Path, family: ModelSpec) -> RoundingScale:
-    """Return the vendor's rounding on the run's first page; nothing is computed before it is needed."""
-    return RoundingScale(_dsocr_resources.rounder_within(None), first_page, family)
-
-
-@pytest.fixture(scope="session")
 def ways(dsocr_config: Config, dsocr_subject: Any, scale: RoundingScale, walk: Walk) -> Ways:
     """Return the limits of two ways of the subject."""
     return Ways.of(dsocr_config, dsocr_subject, scale, walk.wobble)
-
-
-@pytest.fixture(scope="session")
-def text_ways(
-    dsocr_config: Config, dsocr_subject: Any, scale: RoundingScale, _dsocr_resources: RunResources
-) -> TextWays:
-    """Return what compares texts that the subject read in two ways."""
-    from pytest_dsocr.run.case import own_limits
-    from pytest_dsocr.subjects.checked import CheckedSubject
-
-    limits, tokenizer = own_limits(dsocr_config, dsocr_subject), _dsocr_resources.checkpoint.tokenizer
-    return TextWays(
-        CheckedSubject(dsocr_subject), lambda: CheckedSubject(_dsocr_resources.donor), tokenizer, limits, scale
-    )
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,10 @@ from pytest_dsocr.compare.verdict import as_expected
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.spec import ModelSpec
-from pytest_dsocr.pages.named import first_pages
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.records.case import make_case
 
+from ..cache.ways import TextWays
 from .asked import Asked
 
 SIZE_PX = 360, 250
@@ -100,18 +100,15 @@ def test_its_inputs_are_those_of_a_plain_file(form: str, asked: Asked, tmp_path:
 
 @pytest.mark.dsocr_level("L0")
 def test_it_reads_as_a_plain_file(
-    family: ModelSpec, dsocr_config: Any, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check
+    family: ModelSpec, first_page: Path, text_ways: TextWays, tmp_path: Path, dsocr_check: Check
 ) -> None:
     """Read the run's first page from an unusual file, the only such check of a subject that offers just text."""
-    from pytest_dsocr.subjects.checked import CheckedSubject
-
-    [first] = first_pages(dsocr_config.pages)
-    subject = CheckedSubject(dsocr_subject)
-    file, plain = (
-        subject.read(make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family=family))
-        for page in _two_files(TURNED, load_image(first), tmp_path)
-    )
-    dsocr_check([as_expected("text", file, plain, f"{SAME}; check {FORMS[TURNED][1]}")])
+    cases = [
+        make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family=family)
+        for page in _two_files(TURNED, load_image(first_page), tmp_path)
+    ]
+    texts = map(text_ways.asked.read, cases)
+    dsocr_check([text_ways.compare("text", cases[1], *texts, f"{SAME}; check {FORMS[TURNED][1]}")])
 
 
 def _two_files(form: str, page: Image.Image, folder: Path) -> tuple[Path, Path]:

@@ -96,7 +96,7 @@ class Job:
         listed = VARIANTS[self.variant]
         sides = f"--subject={listed.subject}", f"--checkpoint={self.stored}", "--reference=engine"
         where = f"--device={self.device}", f"--dtype={self.dtype}", f"--out={out}", "--explain=0"
-        alone = "--", "-pno:cacheprovider"  # any argument of pytest's keeps the run in one process
+        alone = "--", "-pno:cacheprovider", "-Wdefault"  # any argument keeps a run in one process; compilers warn
         return [sys.executable, "-m", "pytest_dsocr", "compare", *listed.pages, *sides, *where, *self.options, *alone]
 
     def result(self, out: Path, elapsed_s: float) -> VariantRun:
