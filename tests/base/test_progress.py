@@ -43,7 +43,7 @@ def test_a_bench_off_a_terminal_says_how_far_it_is_every_thirty_seconds(monkeypa
 
     monkeypatch.setattr(sys, "stderr", log)
     monkeypatch.setattr(progress, "reported", reported)
-    with bench._watching() as watch:
+    with bench._watching() as (watch, _):
         watch("timing", 3, 48)
     assert len(lines) == 3
     assert all(re.match(r"dsocr: timing 3/48 pair, \d\d:\d\d$", line) for line in lines)
