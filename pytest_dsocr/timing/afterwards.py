@@ -18,7 +18,7 @@ from pytest_dsocr.timing.trace import TraceDifference, difference
 from pytest_dsocr.timing.traced import TraceTable
 from pytest_dsocr.timing.turns import Task, absolute
 
-TRACING, TRACED_PAGES = "tracing", 30
+TRACING, TRACED_PAGES = "tracing", 50
 """Name of the last part, and how many times as long as reading the page it may take on both sides."""
 MOST_RESERVED = 0.4
 """Largest part of the seconds that is kept for these parts."""
