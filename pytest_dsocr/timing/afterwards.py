@@ -65,9 +65,11 @@ class Afterwards:
                 self.left_out.append(name)
             page_s = max(page_s, (self.budget.elapsed_s - began_s) / pages)
 
-    def _parts(self, judgements: Sequence[Judgement]) -> list[tuple[str, float, Callable[[], None]]]:
+    def _parts(self, judgements: Sequence[Judgement]) -> list[tuple[str, int, Callable[[], None]]]:
         """Return the name of each part, how many pages it takes at most, and what does it."""
-        parts = [(f"counting {part}", pages, partial(self._count, part)) for part, pages in PARTS.items()]
+        parts: list[tuple[str, int, Callable[[], None]]] = [
+            (f"counting {part}", pages, partial(self._count, part)) for part, pages in PARTS.items()
+        ]
         return parts + [(TRACING, TRACED_PAGES, partial(self._trace, judgements))] * bool(self.task.traces)
 
     def _count(self, part: str) -> None:

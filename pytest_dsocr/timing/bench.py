@@ -181,8 +181,15 @@ def compare(
     identities = [_identity(side, task, found) for side, found in zip(both, machines, strict=True)]
     taken = pairs.all if pairs else ()
     a, b = (Measured(identities[k], after.exact[k], tuple(pair[k] for pair in taken)) for k in (0, 1))
-    told = {"cut_short": cut_short, "left_out": tuple(after.left_out), "forecast": forecast, "spent": budget.text}
-    return Bench(a, b, tuple(judgements), work.apart, is_timed, trace=after.trace, along=len(work.along), **told)
+    return Bench(
+        *(a, b, tuple(judgements), work.apart, is_timed),
+        cut_short=cut_short,
+        left_out=tuple(after.left_out),
+        forecast=forecast,
+        spent=budget.text,
+        along=len(work.along),
+        trace=after.trace,
+    )
 
 
 def _identity(side: TimedSide, task: Task, found: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -22,7 +22,7 @@ class Budget:
 
     def __init__(self, seconds: float = math.inf, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds, self._clock, self._started_s = seconds, clock, clock()
-        self.spent_s: Counter[str] = Counter()
+        self.spent_s: defaultdict[str, float] = defaultdict(float)
         """Seconds of each part, in the order of their starts."""
         self.reserved_s = 0.0
         """Seconds at the end in which no round is started: they are kept for the parts after the rounds."""
@@ -31,7 +31,7 @@ class Budget:
     def part(self, name: str) -> Iterator[None]:
         """Add the seconds that are spent within to a part."""
         began_s = self._clock()
-        self.spent_s[name] += 0
+        self.spent_s[name] += 0.0
         try:
             yield
         finally:

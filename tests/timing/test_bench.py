@@ -16,10 +16,10 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.report.bench import MARKER
-from pytest_dsocr.timing import turns
+from pytest_dsocr.timing import pairs as pairs_module
 from pytest_dsocr.timing.bench import Bench, BenchStatus
 from pytest_dsocr.timing.candidate import TEMPORARY
-from pytest_dsocr.timing.limits import LOOKS
+from pytest_dsocr.timing.counts import PARTS
 from pytest_dsocr.timing.rounds import Round
 from pytest_dsocr.timing.statistics import Judgement, TimingVerdict
 from tests.checkout import CHECKOUT, git
@@ -56,7 +56,7 @@ def test_a_side_against_itself_is_the_same_and_one_that_sleeps_longer_slower(cap
     assert [path.name for path in Path().rglob("*")] == ["out.json"], "nothing is written that was not asked for"
     assert bench("Sleeping", "Slower", "--max-slowdown=page=0.1") == 1
     assert paces() == {"page": "SLOWER"}
-    assert len(result()["a"]["rounds"]) == len(result()["b"]["rounds"]) == LOOKS[0], "no more than are needed"
+    assert len(result()["a"]["rounds"]) == len(result()["b"]["rounds"]) == 4, "no more than are needed"
     assert 1.3 < result()["judgements"][0]["ratio"] < 1.7
     message = capsys.readouterr().out
     assert re.search(r"^page +\d+\.?\d* +\d+\.?\d* +1\.\d+ +1\.\d+ to 1\.\d+ +1\.100  SLOWER$", message, re.MULTILINE)
@@ -117,18 +117,18 @@ def test_what_there_is_is_judged_where_the_time_is_up_or_the_user_stops_it(
     assert bench("Sleeping", "Sleeping", "--max-slowdown=page=0.4", "--seconds=0.0001") == 2
     assert (len(result()["a"]["rounds"]), paces()) == (1, {"page": "AMBIGUOUS"})
     assert "(the 0.0001 s of --seconds were over after 1 pair)" in capsys.readouterr().out
-    rounds, taken = turns._rounds, list[int]()
+    one_pair = pairs_module.one_pair
 
-    def stopped(both: Any, number: int, only: Any = ()) -> Any:
-        taken.append(number)
+    def stopped(both: Any, number: int, *how: Any) -> Any:
         if number == 8:
             raise KeyboardInterrupt
-        return rounds(both, number, only)
+        return one_pair(both, number, *how)
 
-    monkeypatch.setattr(turns, "_rounds", stopped)
-    assert bench("Sleeping", "Slower", "--max-slowdown=page=0.1") == 2
+    monkeypatch.setattr(pairs_module, "one_pair", stopped)
+    assert bench("Sleeping", "SlightlySlower", "--max-slowdown=page=0.08") == 2
     assert (len(result()["a"]["rounds"]), result()["cut_short"]) == (8, "interrupted after 8 pairs")
-    assert 1.2 < result()["judgements"][0]["ratio"] < 2
+    assert 1.05 < result()["judgements"][0]["ratio"] < 1.2
+    assert result()["left_out"] == [f"counting {part}" for part in PARTS]
 
 
 @pytest.mark.dsocr_slow
@@ -136,8 +136,8 @@ def test_one_stage_is_judged_alone_and_too_few_rounds_are_told(capsys: Capture) 
     assert bench("Staged", "StagedSlower", "--stage=decode", "--max-slowdown=decode=0.1", "--max-rounds=4") == 2
     assert paces() == {"decode": "AMBIGUOUS"}
     taken = [[*one["wall_ms"]] for one in result()["b"]["rounds"]]
-    assert ("page" in taken[0], taken[1:]) == (True, [["decode"]] * 3), "beyond the first pair no more is measured"
-    assert "cut short       fewer than 12 pairs tell only what is twice as slow or fast" in capsys.readouterr().out
+    assert taken == [*[["decode"]] * 4, ["page"]], "no more is measured, except one page: limits depend on it"
+    assert "cut short       fewer than 10 pairs tell only large differences" in capsys.readouterr().out
 
 
 HUNG = r"its process gave no answer within 0\.2 s and was ended; see"
@@ -261,7 +261,7 @@ def test_a_candidate_of_another_commit_needs_no_probe_of_its_own(tmp_path: Path,
 
 def test_what_one_side_alone_has_the_time_of_is_not_compared() -> None:
     pairs = [(Round({"page": 1.0, "sam": 1.0}), Round({"page": 1.0}))] * 12
-    found = turns.judge_pairs(pairs, ({}, {}), {"decode": 0.1}, 1, 1)
+    found = pairs_module.judge_pairs(pairs, {"decode": 0.1}, 1, 1)
     expected = {"page": TimingVerdict.SAME, "sam": TimingVerdict.NOT_COMPARED, "decode": TimingVerdict.NOT_COMPARED}
     assert {one.quantity: one.pace for one in found} == expected
 

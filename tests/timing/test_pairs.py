@@ -93,8 +93,8 @@ def test_a_side_against_itself_is_never_told_apart_early_more_often_than_stated(
     """Allow no slow-down, and let early verdicts err in 2 % of all tables, so that errors are frequent enough."""
     alpha, tables, rng = 0.2, 250, np.random.default_rng(2)
     found = 0
-    for times in (table(rng, noise, 7, 5) for _ in range(tables)):
-        looks = ({name: (a[:n], b[:n]) for name, (a, b) in times.items()} for n in range(2, 8))
+    for times in (table(rng, noise, 5, 10) for _ in range(tables)):
+        looks = ({name: (a[:n], b[:n]) for name, (a, b) in times.items()} for n in range(2, 6))
         found += any(alarms(judge(one, all_at(0, one), paired=True, alpha=alpha, look=0)) for one in looks)
     assert at_most(SHARE * alpha, found, tables)
     assert found or noise is not interrupted, "not by never finding anything: this noise is as strong as is allowed for"
@@ -110,10 +110,11 @@ def test_a_side_against_itself_is_told_apart_no_more_often_than_stated(noise: No
 
 @pytest.mark.parametrize(("by", "most"), [(20.0, 2), (0.05, 2), (2.6, 3), (1.34, 5), (0.7, 5)])
 def test_what_is_far_apart_is_told_after_few_pairs(by: float, most: int) -> None:
-    for seed in range(5):
-        pairs, short = settled(slower=dict.fromkeys(MEANS_MS, by), seed=seed)
-        assert (short, {*paces(pairs).values()}) == ("", {SLOWER if by > 1 else FASTER})
-        assert max(numbers(pairs)) in ((most,) if most < 4 else (4, 5, 6))
+    """With 2 % of noise on both sides a pair in seventy misses the distance that a third has to have."""
+    found = [one for seed in range(6) for one in settled(slower=dict.fromkeys(MEANS_MS, by), seed=seed)[0].judgements]
+    assert {one.pace for one in found} == {SLOWER if by > 1 else FASTER}
+    early = [one.rounds <= most for one in found]
+    assert np.mean(early) >= (1 if most < 4 else 0.8)
 
 
 def test_a_stage_that_is_a_third_slower_is_told_before_the_whole_page_is_read_often() -> None:

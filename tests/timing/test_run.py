@@ -44,7 +44,7 @@ class Planted(PageProbe):
         self.warm = True
         return 2
 
-    def round(self, only: object = ()) -> dict[str, Any]:
+    def round(self, only: object = (), repeats: int = 2) -> dict[str, Any]:
         assert self.warm
         self.taken += 1
         spoilt = bool(self.spoilt_every) and self.taken % self.spoilt_every == 0
