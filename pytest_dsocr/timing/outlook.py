@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 
-from pytest_dsocr.base.words import count
+from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.timing.early import AGREEING, of_pairs
 from pytest_dsocr.timing.limits import ANY, DEFAULT
 from pytest_dsocr.timing.pairs import Group, Pairs
@@ -18,7 +18,7 @@ SCATTER = 0.02
 def outlook(pairs: Pairs) -> str:
     """Say how many pairs of each group fit, and from which slow-down on they can tell that B is slower."""
     fitting = pairs_that_fit(pairs.took_s, pairs.looks, pairs.budget.for_rounds_s)
-    return ". ".join(_group(pairs, group, fitting[group]) for group in pairs.groups if group in fitting)
+    return f"time for {listed([_group(pairs, group, fitting[group]) for group in pairs.groups if group in fitting])}"
 
 
 def pairs_that_fit(took_s: Mapping[Group, float], looks: Sequence[int], left_s: float) -> dict[Group, int]:
@@ -56,6 +56,6 @@ def _group(pairs: Pairs, group: Group, fitting: int) -> str:
     limit = min((pairs.slower.get(name, pairs.slower.get(ANY, DEFAULT)) for name in names), default=DEFAULT)
     least = least_slowdown(fitting, pairs.quantities, len(pairs.looks), limit)
     what = "the whole page" if PAGE in group else "the stages and first steps"
-    known = f"enough to tell a slow-down of {least:.0%}" if math.isfinite(least) else "too few to tell anything"
-    same = "" if fitting >= pairs.fewest else f"; SAME needs {pairs.fewest}"
-    return f"time for {count(fitting, 'pair')} of {what}, {known}{same}"
+    known = f"a slow-down of {least:.0%} can be told" if math.isfinite(least) else "too few to tell anything"
+    same = "" if fitting >= pairs.fewest else f", SAME needs {pairs.fewest}"
+    return f"{count(fitting, 'pair')} of {what} ({known}{same})"

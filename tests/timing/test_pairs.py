@@ -179,8 +179,8 @@ def test_the_forecast_is_of_the_time_that_is_left() -> None:
     rng, clock = np.random.default_rng(1), Clock()
     pairs = pairs_of(Side(rng, clock=clock), Side(rng, clock=clock), 8.0)
     assert outlook(pairs) == (
-        "time for 4 pairs of the stages and first steps, enough to tell a slow-down of 39%; SAME needs 12. "
-        "time for 1 pair of the whole page, too few to tell anything; SAME needs 12"
+        "time for 4 pairs of the stages and first steps (a slow-down of 39% can be told, SAME needs 12), "
+        "1 pair of the whole page (too few to tell anything, SAME needs 12)"
     )
     noisy = least_slowdown(14, 6, 3, 0.05), least_slowdown(48, 6, 3, 0.05)
     assert noisy == pytest.approx((0.069, 0.06), abs=0.002)
