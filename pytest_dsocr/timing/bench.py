@@ -51,7 +51,7 @@ class Bench:
     left_out: tuple[str, ...] = ()
     """Parts after the rounds that were not done."""
     forecast: str = ""
-    """What the seconds were enough for, as estimated from the first pairs."""
+    """Number of pairs that would fit and the change that they can show, as estimated from the first pairs."""
     spent: str = ""
     """Seconds of each part."""
     along: int = 0

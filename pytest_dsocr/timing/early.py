@@ -1,8 +1,7 @@
 """Early verdicts: the distance from a limit that noise does not reach in a few pairs of rounds.
 
-A rank test needs a dozen pairs, because it assumes nothing about the size of noise. This rule assumes a bound on it:
-noise lengthens one side of a pair by a factor F, and not the other side, with a probability of at most ``DISTURBED``
-divided by F squared. Pairs are independent, except while the host's speed differs between the sides, which
+A rank test needs a dozen pairs, because it assumes nothing about the size of noise. This rule assumes a bound. Noise
+lengthens one side of a pair alone, by a factor F, with a probability of at most ``DISTURBED`` / F². Pairs are independent, except while the host's speed differs between the sides, which
 :func:`~pytest_dsocr.timing.host.speed_apart` adds to the distance.
 """
 

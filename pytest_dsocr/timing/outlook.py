@@ -17,8 +17,9 @@ SCATTER = 0.02
 
 def outlook(pairs: Pairs) -> str:
     """Say how many pairs of each group fit, and from which slow-down on they can tell that B is slower."""
-    fitting = pairs_that_fit(pairs.took_s, pairs.looks, pairs.budget.for_rounds_s)
-    return f"time for {listed([_group(pairs, group, fitting[group]) for group in pairs.groups if group in fitting])}"
+    took_s = {group: took_s for group, took_s in pairs.took_s.items() if pairs.asked(group)}
+    fitting = pairs_that_fit(took_s, pairs.looks, pairs.budget.for_rounds_s)
+    return f"time for {listed([_group(pairs, group, number) for group, number in fitting.items()])}"
 
 
 def pairs_that_fit(took_s: Mapping[Group, float], looks: Sequence[int], left_s: float) -> dict[Group, int]:
@@ -52,8 +53,7 @@ def least_slowdown(pairs: int, quantities: int, looks: int, limit: float) -> flo
 
 
 def _group(pairs: Pairs, group: Group, fitting: int) -> str:
-    names = [name for name in group if not pairs.stages or name in pairs.stages]
-    limit = min((pairs.slower.get(name, pairs.slower.get(ANY, DEFAULT)) for name in names), default=DEFAULT)
+    limit = min(pairs.slower.get(name, pairs.slower.get(ANY, DEFAULT)) for name in pairs.asked(group))
     least = least_slowdown(fitting, pairs.quantities, len(pairs.looks), limit)
     what = "the whole page" if PAGE in group else "the stages and first steps"
     known = f"a slow-down of {least:.0%} can be told" if math.isfinite(least) else "too few to tell anything"

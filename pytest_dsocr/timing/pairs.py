@@ -61,9 +61,8 @@ class Pairs:
         """Take the first pair of each group; the whole page's always, since limits depend on the page's time."""
         self.taken = {group: [] for group in self.groups}
         for group in self.groups:
-            asked = self._asked(group) or ([PAGE] if group is self.groups[-1] else [])
-            if asked:
-                self._take(group, asked)
+            if only := self.asked(group) or ([PAGE] if group is self.groups[-1] else []):
+                self._take(group, only)
         self._judged = once_settled(self._judge)
         self.looks, [self.fewest, *_] = looks_at(self.quantities, self.most_rounds), looks_at(self.quantities)
 
@@ -81,6 +80,10 @@ class Pairs:
     def page_s(self) -> float:
         """Seconds that the slower side takes for a page."""
         return max(one.wall_ms.get(PAGE, 0.0) for pair in self.all for one in pair) / 1e3
+
+    def asked(self, group: Group) -> list[str]:
+        """Return the quantities of a group that are to be judged."""
+        return [name for name in group if not self.stages or name in self.stages]
 
     def settle(self) -> str:
         """Take pairs until all is judged or the time is up; return why fewer were taken than could have helped.
@@ -130,12 +133,9 @@ class Pairs:
     def _good(self, group: Group) -> int:
         return sum(not spoilt(pair) for pair in self.taken[group])
 
-    def _asked(self, group: Group) -> list[str]:
-        return [name for name in group if not self.stages or name in self.stages]
-
     def _open(self, group: Group) -> list[str]:
         if not self.judgements:
-            return self._asked(group) if self.taken[group] else []
+            return self.asked(group) if self.taken[group] else []
         return [one.quantity for one in self.judgements if one.quantity in group and not (one.settled or one.reason)]
 
     def _judge(self, look: int, looks: int) -> Sequence[Judgement]:
@@ -156,7 +156,7 @@ class Pairs:
 
 
 def groups_of(tokens: int) -> list[Group]:
-    """Return the groups for a page of so many tokens; 0 if no side has stages."""
+    """Return the groups for a page of this many tokens, or 0 if no side has stages."""
     whole = OF_WHOLE if tokens > 2 * FEW else (PAGE,)
     return [OF_START, whole] if tokens else [whole]
 

@@ -1,4 +1,4 @@
-"""Two processes that are timed in turn; new processes confirm small changes."""
+"""Two processes timed in turn, and new ones that confirm small changes."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

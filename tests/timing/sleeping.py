@@ -116,9 +116,11 @@ class StagedSlower(Staged):
 class StagedOther(StagedSlower):
     """Subject that ends its text at the first token, if nobody tells it other tokens."""
 
+    ending = torch.tensor([0.0, 1.0])
+
     def read(self, page: Path, **how: Any) -> str:
         return super().read(page, **how) + " of another text"
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> SimpleNamespace:
         super().prefill(inputs, vision_fusion)
-        return SimpleNamespace(logits=torch.tensor([0.0, 1.0]))
+        return SimpleNamespace(logits=self.ending)

@@ -17,7 +17,7 @@ NAMES = [f"counting {part}" for part in PARTS]
 
 
 def afterwards(clock: Clock, seconds: float, took_s: Callable[[str], float]) -> Afterwards:
-    """Return parts of two sides, each of which takes so many seconds; they run at the same time."""
+    """Return the parts of two sides that count at the same time; ``took_s`` gives the seconds of each."""
 
     def ask(what: str, parts: Any = ("",), **how: Any) -> Any:
         clock.now_s += took_s(parts[0]) / 2

@@ -1,4 +1,4 @@
-"""Pairs of rounds on simulated machines, by the real decision code: what is told, how soon, and how rarely wrong."""
+"""Pairs of rounds on simulated machines: the real decision code, how soon it decides, and how rarely it is wrong."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

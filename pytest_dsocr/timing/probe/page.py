@@ -22,7 +22,7 @@ STAGES = ("inputs", "vision", "prefill", "step")
 READINGS = 2
 """Readings of a round, unless another number is asked for; the shortest time of each lap counts."""
 MOST_SPOILT = 2
-"""Readings of a round that may be spoilt, and no more than its good ones."""
+"""Largest number of spoilt readings in a round; it is also at most the number of good ones."""
 WARM = 0.1
 """Share by which the next round may be faster while a round still counts as warm."""
 MOST_WARM_UPS = 5
