@@ -20,7 +20,7 @@ from pytest_dsocr.timing.turns import Task, absolute
 
 TRACING, TRACED_PAGES = "tracing", 50
 """Name of the last part, and how many times as long as reading the page it may take on both sides."""
-MOST_RESERVED = 0.4
+MOST_RESERVED = 0.3
 """Largest part of the seconds that is kept for these parts."""
 
 

@@ -92,8 +92,11 @@ class Bench:
         slower += [f"{one.quantity} (counted)" for one in self.changes if one.is_worse]
         if slower:
             return BenchStatus.SLOWER, f"B is slower: {listed(slower)}"
+        faster = self._of(TimingVerdict.FASTER)
         if open_ones := self._of(TimingVerdict.AMBIGUOUS, TimingVerdict.NOT_COMPARED):
-            return undecided, f"could not tell: {listed(open_ones)}{self.cut_short and f' ({self.cut_short})'}"
+            known_faster = f"B is faster: {listed(faster)}; " if faster else ""
+            why = f" ({self.cut_short})" if self.cut_short else ""
+            return undecided, f"{known_faster}could not tell: {listed(open_ones)}{why}"
         if not self.is_timed:
             return BenchStatus.NOT_SLOWER, "B counts no more than A"
         if not self.judgements:
@@ -101,7 +104,7 @@ class Bench:
             return undecided, f"could not tell: no round was fit for use: {listed([*whys]) or 'none was taken'}"
         if known:
             return BenchStatus.NOT_SLOWER, f"B is slower as accepted: {listed(known)}"
-        if faster := self._of(TimingVerdict.FASTER):
+        if faster:
             return BenchStatus.NOT_SLOWER, f"B is faster: {listed(faster)}"
         return BenchStatus.NOT_SLOWER, "B is not slower" if self._of(TimingVerdict.NOT_SLOWER) else "B is the same"
 

@@ -1,8 +1,9 @@
 """Early verdicts: the distance from a limit that noise does not reach in a few pairs of rounds.
 
 A rank test needs a dozen pairs, because it assumes nothing about the size of noise. This rule assumes a bound. Noise
-lengthens one side of a pair alone, by a factor F, with a probability of at most ``DISTURBED`` / F². Pairs are independent, except while the host's speed differs between the sides, which
-:func:`~pytest_dsocr.timing.host.speed_apart` adds to the distance.
+lengthens one side of a pair alone, by a factor F, with a probability of at most ``DISTURBED`` / F². Pairs are
+independent, except while the host's speed differs between the sides. That difference, of
+:func:`~pytest_dsocr.timing.host.speed_apart`, is added to the distance.
 """
 
 import math

@@ -56,6 +56,8 @@ def _group(pairs: Pairs, group: Group, fitting: int) -> str:
     limit = min(pairs.slower.get(name, pairs.slower.get(ANY, DEFAULT)) for name in pairs.asked(group))
     least = least_slowdown(fitting, pairs.quantities, len(pairs.looks), limit)
     what = "the whole page" if PAGE in group else "the stages and first steps"
-    known = f"a slow-down of {least:.0%} can be told" if math.isfinite(least) else "too few to tell anything"
+    known = (
+        f"a slow-down of {least:.{least < 0.1:d}%} can be told" if math.isfinite(least) else "too few to tell anything"
+    )
     same = "" if fitting >= pairs.fewest else f", SAME needs {pairs.fewest}"
     return f"{count(fitting, 'pair')} of {what} ({known}{same})"

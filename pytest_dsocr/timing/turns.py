@@ -1,4 +1,4 @@
-"""Two processes timed in turn, and new ones that confirm small changes."""
+"""Two processes in turn, and further processes as a check of small changes."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -73,5 +73,5 @@ def test_time_for_these_parts_is_kept_and_loading_is_not_counted() -> None:
     reserve(budget, 0.1, SimpleNamespace(traces=None))  # type: ignore[arg-type]
     assert budget.for_rounds_s == pytest.approx(24 - 0.1 * sum(PARTS.values()))
     reserve(budget, 100, TASK)
-    assert budget.for_rounds_s == 24 - 0.4 * 30
+    assert budget.for_rounds_s == 24 - 0.3 * 30
     assert budget.text == "loading 100.0 s, rounds 6.0 s (limit 30 s, without loading)"

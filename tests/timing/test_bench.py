@@ -137,7 +137,7 @@ def test_one_stage_is_judged_alone_and_too_few_rounds_are_told(capsys: Capture) 
     assert paces() == {"decode": "AMBIGUOUS"}
     taken = [[*one["wall_ms"]] for one in result()["b"]["rounds"]]
     assert taken == [*[["decode"]] * 4, ["page"]], "no more is measured, except one page: limits depend on it"
-    assert "cut short       fewer than 10 pairs tell only large differences" in capsys.readouterr().out
+    assert "cut short       fewer than 12 pairs tell only large differences" in capsys.readouterr().out
 
 
 @pytest.mark.dsocr_slow
@@ -301,6 +301,7 @@ def sides(
         (sides(TimingVerdict.NOT_SLOWER, AMBIGUOUS), BenchStatus.UNDECIDED, "could not tell: AMBIGUOUS"),
         (sides(SAME, SLOWER, AMBIGUOUS), BenchStatus.SLOWER, "B is slower: SLOWER"),
         (sides(AMBIGUOUS, operators=9), BenchStatus.SLOWER, "B is slower: page.operators (counted)"),
+        (sides(TimingVerdict.FASTER, AMBIGUOUS), BenchStatus.UNDECIDED, "B is faster: FASTER; could not tell: AMBIG"),
         (sides(SAME, AMBIGUOUS), BenchStatus.UNDECIDED, "could not tell: AMBIGUOUS"),
         (sides(SAME, TimingVerdict.NOT_COMPARED), BenchStatus.UNDECIDED, "could not tell: NOT-COMPARED"),
         (sides(), BenchStatus.UNDECIDED, "could not tell: no round"),
