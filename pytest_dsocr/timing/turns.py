@@ -1,4 +1,4 @@
-"""Two processes in turn, and further processes as a check of small changes."""
+"""Alternating rounds of two processes; new processes confirm small changes."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
