@@ -1,8 +1,9 @@
 """``dsocr bench``: time two sides alternately. The exit status is 0 if B is not slower."""
 
 import math
+import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.base.process import interrupted_by_sigterm
 from pytest_dsocr.base.progress import progress_bar
-from pytest_dsocr.base.words import entry
+from pytest_dsocr.base.words import entry, plain
 from pytest_dsocr.cli.arguments import add, add_model, add_reading, case_of, setup_of
 from pytest_dsocr.pages.page_list import page_named, shipped
 from pytest_dsocr.plugin.option_values import max_slowdown as read_share
@@ -45,7 +46,13 @@ def add_run(command: ArgumentParser) -> None:
     known = "accepted slow-downs, as for --dsocr-xfails: test_is_no_slower[STAGE]  # until DATE: reason"
     add(command, "--xfails", known, type=Path, metavar="FILE")
     add(command, "--max-rounds", "most pairs of rounds", LOOKS[-1], type=int, metavar="PAIRS")
-    add(command, "--seconds", "judge after this many seconds, or at Ctrl-C", type=float, metavar="SECONDS")
+    add(
+        command,
+        "--seconds",
+        "end after this many seconds without loading, and judge; as Ctrl-C does",
+        type=float,
+        metavar="SECONDS",
+    )
     add(command, "--time-limit", "longest time without an answer", 600.0, type=float, metavar="SECONDS")
     add(command, "--start-limit", "the same limit while a side starts", START_LIMIT_S, type=float, metavar="SECONDS")
     add(command, "--out", "write the result and every round to this file", type=Path, metavar="FILE")
@@ -67,8 +74,8 @@ def run(options: Namespace) -> Iterator[str]:
     """
     options.status = BenchStatus.NOT_RUN
     task, ledger = _task(options), read_ledger(options.xfails) if options.xfails else None
-    with interrupted_by_sigterm(), _watching() as watch:
-        bench = compare((options.a, options.b), task, watch, is_timed=not options.counts)
+    with interrupted_by_sigterm(), _watching() as (watch, tell):
+        bench = compare((options.a, options.b), task, watch, tell, is_timed=not options.counts)
     bench = replace(bench, accepted=ledger.slow_downs() if ledger else {})
     options.status = bench.status  # before anything is printed, for the reader may close our output
     yield from lines_of(bench)
@@ -115,11 +122,15 @@ def _sha256(checkpoint: str) -> str:
 
 
 @contextmanager
-def _watching() -> Iterator[Watcher]:
+def _watching() -> Iterator[tuple[Watcher, Callable[[str], None]]]:
+    """Show a bar; yield what moves it, and what prints a line above it."""
     with progress_bar(unit="pair") as bar:
 
         def watch(what: str, done: int, total: int) -> None:
             bar.total, bar.n = total, done
             bar.set_description_str(what)
 
-        yield watch
+        def tell(text: str) -> None:
+            bar.write(plain(f"dsocr: {text}"), file=sys.stderr)
+
+        yield watch, tell

@@ -17,6 +17,10 @@ FEW_STEPS = 2
 """The vendor's own code works 3.6 steps long for a prompt of 729 tokens, which asks all experts."""
 WORK = ("tokens.", "page.characters", "vision.views")
 """Quantities of the work itself: if they differ, times are of different work."""
+PARTS = {"page": 6, "stages": 4, "device": 6, "lines": 2}
+"""Parts of counting, in the order of their use, with how many times as long as reading the page each may take."""
+OF_TEXT = ("page.characters", "page.operators", "page.waits", "page.peak_bytes")
+"""Quantities of a page that depend on the length of its text."""
 NEARLY = {"_us": 0.03, "peak_bytes": 0.01}
 """Endings of quantities that vary between runs, with the share that they may differ by."""
 SHORT_US = 30

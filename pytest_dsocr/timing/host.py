@@ -57,12 +57,25 @@ def steady(pairs: Sequence[tuple[Round, Round]], quantity: str) -> Sequence[tupl
     return [pair for pair, change in zip(pairs, changes, strict=True) if abs(change - usual) <= STEADY]
 
 
-def of_turns(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str) -> list[float]:
+def of_turns(rounds: Sequence[Round], quantity: str) -> list[float]:
     """Return one side's milliseconds of interleaved rounds, corrected to their own median pace.
 
-    A constant cause, such as a thread that one side leaves running, stays in that side's times.
+    A constant cause, such as a thread that one side leaves running, stays in that side's times. The GPU's own work is
+    counted after the rounds: until then the rounds alone show how far times follow the host.
     """
-    return at_pace(rounds, exact, quantity, host_ms(rounds, quantity))
+    return at_pace(rounds, {}, quantity, host_ms(rounds, quantity))
+
+
+def speed_apart(pairs: Sequence[tuple[Round, Round]], quantity: str) -> float:
+    """Return by how much times of a quantity may differ because the host's speed did between the sides of a pair.
+
+    The result is a logarithm. It covers a disturbance that lasts for the second round of one pair and the first of the
+    next, which the same side reads.
+    """
+    if not all(one.host_ms.get(quantity) for pair in pairs for one in pair):
+        return 0.0
+    changes = [math.log(after.host_ms[quantity] / before.host_ms[quantity]) for before, after in pairs]
+    return STEEPEST * abs(median(changes)) if changes else 0.0
 
 
 def at_pace(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str, pace: float | None) -> list[float]:

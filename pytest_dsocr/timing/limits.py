@@ -7,7 +7,8 @@ from statistics import median
 from typing import TypeVar
 
 from pytest_dsocr.base.words import listed
-from pytest_dsocr.timing.statistics import AGREEING, ALPHA, Judgement, Samples, fewest_rounds
+from pytest_dsocr.timing.early import AGREEING
+from pytest_dsocr.timing.statistics import ALPHA, Judgement, Samples, fewest_rounds
 
 Taken = TypeVar("Taken")
 Judge = Callable[[int, int], Sequence[Judgement]]
@@ -71,11 +72,11 @@ def is_over(judgements: Sequence[Judgement]) -> bool:
 
 def once_settled(judged: Judge) -> Judge:
     """Return ``judged`` with each verdict as the look left it that settled it; no more is measured of it then."""
-    known: dict[str, Judgement] = {}
+    before: dict[str, Judgement] = {}
 
     def kept(look: int, looks: int) -> Sequence[Judgement]:
-        found = [known.get(one.quantity, one) for one in judged(look, looks)]
-        known.update((one.quantity, one) for one in found if one.settled)
+        found = [before.get(one.quantity, one) for one in judged(look, looks)]
+        before.update((one.quantity, one) for one in found if one.settled)
         return found
 
     return kept
@@ -102,8 +103,8 @@ def settle(
     judgements: Sequence[Judgement] = ()
     for look, upto in ((0, min(AGREEING, looks[-1])), *enumerate(looks, 1)):
         while (good := sum(not spoilt(one) for one in rounds)) < upto and len(rounds) < MOST_TAKEN * upto:
-            known = _known(judgements, [why for one in rounds for why in spoilt(one)])
-            watch("; ".join(("rounds", *known)), good, looks[-1])
+            found = known(judgements, [why for one in rounds for why in spoilt(one)])
+            watch("; ".join(("rounds", *found)), good, looks[-1])
             rounds.append(take([one.quantity for one in judgements if not one.settled]))
         judgements = judged(look, len(looks))
         if is_over(judgements) or (not good and upto >= looks[0]):
@@ -111,7 +112,7 @@ def settle(
     return judgements
 
 
-def _known(judgements: Sequence[Judgement], spoilt: Sequence[str]) -> Iterator[str]:
+def known(judgements: Sequence[Judgement], spoilt: Sequence[str]) -> Iterator[str]:
     """Yield what is known while rounds are taken: verdicts, what is open, and what spoils most rounds."""
     yield from (f"{one.quantity} {one.ratio:.2f} {one.pace}" for one in judgements if one.is_change)
     if left := [one.quantity for one in judgements if not one.settled]:

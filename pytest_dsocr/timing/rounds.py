@@ -16,8 +16,14 @@ ON_DEVICE = (*ENCODERS, FUSION, "vision", PREFILL)
 """Stages that a GPU works for once a page. ``vision`` is that of a subject without modules."""
 BEFORE_STEPS = (PREPROCESS, TOKENIZER, *ON_DEVICE)
 """Stages before the first token."""
-QUANTITIES = (*BEFORE_STEPS, "first_token", "decode", "decode.early", "decode.late", "postprocess", "page")
+FEW = 8
+"""Decode steps at each end that early and late are the median of, and what grows by the token is read off."""
+LATE, PAGE = "decode.late", "page"
+QUANTITIES = (*BEFORE_STEPS, "first_token", "decode", "decode.early", LATE, "postprocess", PAGE)
 """Quantities that may be timed; those that a subject does not offer are left out."""
+OF_START = tuple(name for name in QUANTITIES if name not in (LATE, PAGE))
+"""Quantities that need a page's stages and its first decode steps, and not the whole page."""
+OF_WHOLE = (LATE, PAGE)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from functools import cache
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from pytest_dsocr.timing.early import SHARE, distance
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -26,9 +28,6 @@ Samples = tuple[Sequence[float], Sequence[float]]
 
 ALPHA = 0.01
 """Highest rate of tables with a false alarm."""
-AGREEING, FAR = 6, math.log(2)
-"""Number of pairs that settle a quantity if each lies this far beyond the limit, as a logarithm. Noise would have to
-double one side's time in every pair."""
 UNSPENT = 1e-12
 MOST_ROUNDS = 10_000
 """Upper bound of ``wanted``."""
@@ -107,6 +106,7 @@ def judge(
     alpha: float = ALPHA,
     look: int = 1,
     looks: int = 1,
+    margins: Mapping[str, float] = {},
 ) -> list[Judgement]:
     """Judge a table of quantities, each against its own limit.
 
@@ -122,6 +122,7 @@ def judge(
         alpha: the rate of tables with a false alarm, over all their looks.
         look: number of this look at the growing rounds, from 1; at 0 only large differences are found.
         looks: the largest number of looks.
+        margins: what a large difference has to exceed in addition, by quantity, as a logarithm.
     """
     reasons = {name: unusable(*sides) for name, sides in times.items()}
     shifts = {name: Shifts.between(*times[name], paired) for name, reason in reasons.items() if not reason}
@@ -131,10 +132,11 @@ def judge(
         limit = math.log1p(limits[name])
         p_values[name, TimingVerdict.SLOWER] = one.p_above(limit)
         p_values[name, TimingVerdict.FASTER] = one.p_below(-limit)
-    found = dict(holm(p_values, level))
-    strict = level / max(len(p_values), 1)
+    tests = max(len(p_values), 1)
+    far = {name: one.far(math.log1p(limits[name]) + margins.get(name, 0), tests, alpha) for name, one in shifts.items()}
+    found = far | dict(holm(p_values, level))
     return [
-        _judgement(name, shifts[name], sides, limits[name], found.get(name), level, strict)
+        _judgement(name, shifts[name], sides, limits[name], found[name], level, level / tests)
         if name in shifts
         else Judgement.not_compared(name, reasons[name], sides, limits[name])
         for name, sides in times.items()
@@ -152,12 +154,11 @@ def _judgement(
 ) -> Judgement:
     """Return the verdict with its figures; ``strict`` is the level of the first of all the table's tests."""
     most = math.log1p(limit) + ROUNDING
-    far = shifts.far(math.log1p(limit) + FAR)
     low, high = shifts.interval(level)
-    if far and low == -math.inf:
+    if found and low == -math.inf:
         low, high = shifts.values[0], shifts.values[-1]
     within = TimingVerdict.SAME if -most <= low else TimingVerdict.NOT_SLOWER
-    pace = found or far or (within if high <= most and shifts.least_p <= strict else TimingVerdict.AMBIGUOUS)
+    pace = found or (within if high <= most and shifts.least_p <= strict else TimingVerdict.AMBIGUOUS)
     rounds = min(map(len, sides))
     wanted = _wanted(shifts, rounds, math.log1p(limit), level, strict) if pace is TimingVerdict.AMBIGUOUS else rounds
     ratios = math.exp(shifts.centre), math.exp(low), math.exp(high)
@@ -178,9 +179,9 @@ def level_of(alpha: float, look: int, looks: int) -> float:
     """Return a look's share of ``alpha``: half of the remainder, and all of it for the last one.
 
     The first look gets most, since it has the fewest rounds to be significant with. The early look 0 gets almost
-    nothing: large differences show without a test.
+    nothing: large differences show without a test, and have a share of ``alpha`` of their own.
     """
-    return UNSPENT if not look else alpha * 0.5 ** min(look, looks - 1)
+    return UNSPENT if not look else alpha * (1 - SHARE) * 0.5 ** min(look, looks - 1)
 
 
 def fewest_rounds(quantities: int, alpha: float, looks: int, paired: bool) -> int:
@@ -251,10 +252,9 @@ class Shifts:
         """The p-value if every value lies on one side."""
         return chance(0, self.sizes, self.paired)
 
-    def far(self, shift: float) -> TimingVerdict | None:
-        """Return the direction if every value is beyond this shift, and there are enough of them to rule out noise."""
-        if min(self.sizes) < AGREEING:
-            return None
+    def far(self, limit: float, tests: int, alpha: float) -> TimingVerdict | None:
+        """Return the direction if every value is so far beyond this limit that noise is ruled out."""
+        shift = limit + distance(self.sizes, self.paired, tests, alpha)
         if self.values[0] > shift:
             return TimingVerdict.SLOWER
         return TimingVerdict.FASTER if self.values[-1] < -shift else None

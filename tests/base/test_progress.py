@@ -43,8 +43,14 @@ def test_a_bench_off_a_terminal_says_how_far_it_is_every_thirty_seconds(monkeypa
 
     monkeypatch.setattr(sys, "stderr", log)
     monkeypatch.setattr(progress, "reported", reported)
-    with bench._watching() as watch:
+    with bench._watching() as (watch, _):
         watch("timing", 3, 48)
     assert len(lines) == 3
     assert all(re.match(r"dsocr: timing 3/48 pair, \d\d:\d\d$", line) for line in lines)
     assert log.getvalue() == ""
+
+
+def test_a_forecast_is_a_line_of_its_own_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with bench._watching() as (_, tell):
+        tell("time for 3 pairs\x1b[2J")
+    assert capsys.readouterr().err == "dsocr: time for 3 pairs\\x1b[2J\n"

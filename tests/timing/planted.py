@@ -77,6 +77,18 @@ class PrefillKept(EngineSubject):
         return deepcopy(self.kept[prompt])
 
 
+class OtherTokens(EngineSubject):
+    """Chooses the worst token, and so reads another text."""
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        state = super().prefill(inputs, vision_fusion)
+        state.logits = -state.logits
+        return state
+
+    def step(self, state: Any, token: int) -> Tensor:
+        return -super().step(state, token)
+
+
 class WaitsInStep(EngineSubject):
     """Looks at a number of the device in each step."""
 

@@ -111,3 +111,16 @@ class Staged:
 
 class StagedSlower(Staged):
     step_s = STEP_S * 1.5
+
+
+class StagedOther(StagedSlower):
+    """Subject that ends its text at the first token, if nobody tells it other tokens."""
+
+    ending = torch.tensor([0.0, 1.0])
+
+    def read(self, page: Path, **how: Any) -> str:
+        return super().read(page, **how) + " of another text"
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> SimpleNamespace:
+        super().prefill(inputs, vision_fusion)
+        return SimpleNamespace(logits=self.ending)

@@ -12,7 +12,8 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.timing.counts import FLAGS, exact_changes, flag, flags, too_few_tokens
 from pytest_dsocr.timing.probe.page import PageProbe
-from pytest_dsocr.timing.probe.stopwatch import growth
+from pytest_dsocr.timing.probe.stopwatch import Stopwatch, growth
+from pytest_dsocr.timing.rounds import FEW, LATE, PAGE
 from suites.contract.asked import own_preset
 from tests.timing import planted
 
@@ -157,3 +158,23 @@ def test_a_round_does_again_what_its_quantities_need_and_no_more(
     assert [*made.round(only)["wall_ms"]] == [name for name in whole if not only or name in only]
     assert list(dict.fromkeys(seen)) == asked
     assert len(texts) == 1, "what is taken from an earlier walk is what that gave"
+
+
+def test_a_side_that_goes_apart_is_driven_along_the_other_s_tokens(probe: Probe) -> None:
+    a, b = probe(EngineSubject, 4), probe(planted.OtherTokens, 4)
+    tokens = a.work()["tokens"]
+    assert b.work()["tokens"] != tokens
+    b.drive(tokens[:3], is_page_along=True)
+    assert b.work()["tokens"] == tokens[:3]
+    b.subject.read = None  # a page is read by its stages
+    assert [*b.round([PAGE])["wall_ms"]] == [PAGE]
+
+
+def test_the_first_steps_are_enough_where_late_ones_are_not_asked_for(probe: Probe) -> None:
+    made = probe(EngineSubject, 2 * FEW + 4)
+    assert len(made.work()["tokens"]) == 2 * FEW + 4
+    for only, steps in ((["decode"], 2 * FEW), (["decode", LATE], 2 * FEW + 3)):
+        walk = made.walk(Stopwatch("cpu"), only)
+        walk.whole()
+        assert len(walk.watch.laps["decode"]) == steps
+    assert len(made.left.tokens) == 2 * FEW + 4, "the text is made of the longest walk"

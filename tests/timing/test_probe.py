@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.timing.pairs import one_pair
 from pytest_dsocr.timing.probe import page as page_module
 from pytest_dsocr.timing.probe.machine import Yardstick, descends, move_to
 from pytest_dsocr.timing.probe.page import READINGS, PageProbe
 from pytest_dsocr.timing.probe.stopwatch import Lap, Stopwatch, apart, in_quantities, shortest
-from pytest_dsocr.timing.turns import _rounds
 
 FIT = {"load": 0.1}, list[str]()
 SPOILT = {"load": 9.0}, ["the process waited for a core"]
@@ -97,7 +97,7 @@ def test_rounds_are_taken_in_turn_and_an_unsplit_tokenizer_is_compared_with_all_
     asked: list[Any] = []
 
     def side(**ms: float) -> Any:
-        def ask(_: str, only: list[str]) -> Any:
+        def ask(_: str, only: list[str], repeats: int) -> Any:
             asked.append(made)
             return {"wall_ms": {one: ms[one] for one in only if one in ms}, "spoilt": ()}
 
@@ -106,10 +106,10 @@ def test_rounds_are_taken_in_turn_and_an_unsplit_tokenizer_is_compared_with_all_
 
     split = {"preprocess": 40.0, "tokenizer": 5.0}
     older, now, again = side(tokenizer=50.0), side(**split), side(**split)
-    rounds = [_rounds((older, now), number, ["tokenizer"]) for number in range(4)]
+    rounds = [one_pair((older, now), number, ["tokenizer"]) for number in range(4)]
     assert [[one.wall_ms for one in pair] for pair in rounds] == [[{"tokenizer": 50.0}, {"tokenizer": 45.0}]] * 4
     assert asked == [older, now, now, older] * 2
-    assert [one.wall_ms for one in _rounds((now, again), 0, ["tokenizer"])] == [split, split]
+    assert [one.wall_ms for one in one_pair((now, again), 0, ["tokenizer"])] == [split, split]
 
 
 def test_steps_are_split_early_and_late_where_there_are_enough() -> None:

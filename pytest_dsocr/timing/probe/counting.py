@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from statistics import mean
@@ -17,12 +17,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from pytest_dsocr.models.spec import PREFILL
+from pytest_dsocr.timing.counts import PARTS
+from pytest_dsocr.timing.limits import TOKENS
 from pytest_dsocr.timing.probe.flops import counted_flops
 from pytest_dsocr.timing.probe.lines import Lines, Marks, Own, stage_of
-from pytest_dsocr.timing.probe.stopwatch import FEW, WITHIN, Stopwatch, growth
+from pytest_dsocr.timing.probe.stopwatch import WITHIN, Stopwatch, growth
 from pytest_dsocr.timing.probe.tracing import ProfileReading, profiled
 from pytest_dsocr.timing.probe.walk import FIRST_LAYER, MODULES, module_of
-from pytest_dsocr.timing.rounds import ENCODERS
+from pytest_dsocr.timing.rounds import ENCODERS, FEW
 from pytest_dsocr.timing.traced import READS
 
 if TYPE_CHECKING:
@@ -38,17 +40,24 @@ TRANSFERS = ("Memcpy HtoD", "Memcpy DtoH")
 """Copies between host and GPU, which take as long as the host does."""
 
 
-def count(probe: PageProbe) -> dict[str, int]:
+def count(probe: PageProbe, parts: Collection[str] = PARTS) -> dict[str, int]:
     """Count one page of ``probe``: its whole reading, and its stages if the subject has them."""
-    found = _of_reading(probe)
-    if probe.has_stages:
+    found = _of_reading(probe) if "page" in parts else {}
+    if probe.has_stages and "stages" in parts:
         found |= _of_stages(probe)
-    first_layer = module_of(probe.subject, FIRST_LAYER)
-    if first_layer is not None and (grown := growth_by_token(probe.read, first_layer)) is not None:
-        found["page.lines.growth"] = grown
-    if probe.has_stages:
+    if "lines" in parts:
+        found |= _of_lines(probe)
+    if probe.has_stages and "device" in parts:
         found |= _of_gpu(probe) if probe.device.startswith("cuda") else _of_products(probe)
     return found
+
+
+def _of_lines(probe: PageProbe) -> dict[str, int]:
+    """Return how the lines of each token grow; the fewest tokens that show it are enough, since tracing is slow."""
+    if (first_layer := module_of(probe.subject, FIRST_LAYER)) is None:
+        return {}
+    grown = growth_by_token(lambda: probe.read(min(probe.max_new_tokens, TOKENS)), first_layer)
+    return {} if grown is None else {"page.lines.growth": grown}
 
 
 def _of_reading(probe: PageProbe) -> dict[str, int]:

@@ -10,15 +10,13 @@ import torch
 
 from pytest_dsocr.models.spec import FUSION, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.timing.probe.machine import MS, Yardstick
-from pytest_dsocr.timing.rounds import BEFORE_STEPS, ENCODERS, QUANTITIES
+from pytest_dsocr.timing.rounds import BEFORE_STEPS, ENCODERS, FEW, QUANTITIES
 from pytest_dsocr.timing.traced import DOMAIN
 
 FRESH_NS = 500_000
 """Largest age of a timing of the small work that the next lap may reuse."""
 WITHIN = {TOKENIZER: PREPROCESS, PREFILL: FUSION}
 """Stage within a method's lap, by the lap's name, if a subject shows when that stage runs."""
-FEW = 8
-"""Decode steps at each end that early and late are the median of, and what grows by the token is read off."""
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from torch import Tensor
 from pytest_dsocr.models import OF_VIEWS
 from pytest_dsocr.models.spec import FUSION, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.timing.probe.stopwatch import Stopwatch
-from pytest_dsocr.timing.rounds import BEFORE_STEPS, ON_DEVICE
+from pytest_dsocr.timing.rounds import BEFORE_STEPS, FEW, LATE, ON_DEVICE
 
 MODULES = {stage: module for stage, module in OF_VIEWS.items() if module}
 """Stages that are modules, with the vendor's names of these."""
 FIRST_LAYER = "model.layers.0"
 OF_VISION = tuple(name for name in ON_DEVICE if name != PREFILL)
-STEPS = ("decode", "decode.early", "decode.late")
+STEPS = ("decode", "decode.early", LATE)
 
 
 @dataclass
@@ -34,7 +34,8 @@ class Left:
 class Walk:
     """Stages of one page, run in order, and the best token of each step, without any rule of repetition.
 
-    If ``only`` names quantities, stages that none of them needs are skipped, and their previous results are used.
+    If ``only`` names quantities, stages that none of them needs are skipped, and their previous results are used. Late
+    steps need all steps before them; for the others the first ones are enough.
     """
 
     subject: Any
@@ -44,6 +45,8 @@ class Walk:
     watch: Stopwatch
     left: Left = field(default_factory=Left)
     only: frozenset[str] = frozenset()
+    along: Sequence[int] = ()
+    """Tokens to feed instead of the best ones; none for free decoding."""
     tokens: list[int] = field(default_factory=list)
 
     def whole(self) -> None:
@@ -52,7 +55,7 @@ class Walk:
             _, state = self.begin()
             if self._needs(*STEPS):
                 self.decode(state)
-                self.left.tokens = self.tokens
+                self.left.tokens = max(self.tokens, self.left.tokens, key=len)
         if self._needs("postprocess"):
             self.end()
 
@@ -73,20 +76,28 @@ class Walk:
         fused = None if fused is None else fused.clone()
         with self._within(FUSION), self.watch.lap(PREFILL):
             state = self.subject.prefill(inputs, fused)
-            self.tokens.append(int(state.logits.argmax()))
+            self._choose(state.logits)
         return self.left.inputs, state
 
     def _needs(self, *quantities: str) -> bool:
         return not self.only or not self.only.isdisjoint(quantities)
 
     def decode(self, state: Any, around: Callable[[], Any] = nullcontext) -> None:
-        """Feed each best token until the ceiling or the end of the text; ``around`` returns a context for each step."""
-        eos = getattr(getattr(self.subject, "policy", None), "eos_id", None)
-        while len(self.tokens) < self.max_new_tokens and self.tokens[-1] != eos:
+        """Feed each chosen token until the ceiling or the end; ``around`` returns a context for each step."""
+        most, eos = self.max_new_tokens, getattr(getattr(self.subject, "policy", None), "eos_id", None)
+        if self.only and LATE not in self.only:
+            most = min(most, 2 * FEW + 1)
+        if self.along:
+            most, eos = min(most, len(self.along)), None
+        while len(self.tokens) < most and self.tokens[-1] != eos:
             with self.watch.lap("decode"):
                 with around():
                     logits = self.subject.step(state, self.tokens[-1])
-                self.tokens.append(int(logits.argmax()))
+                self._choose(logits)
+
+    def _choose(self, logits: Tensor) -> None:
+        best = int(logits.argmax())  # a page along given tokens waits for the device as well
+        self.tokens.append(self.along[len(self.tokens)] if self.along else best)
 
     def end(self) -> str:
         """Return the text, if the subject decodes tokens."""
