@@ -82,7 +82,7 @@ def main(given: Sequence[str] | None = None) -> int:
                     _report(run, len(runs), len(asked), time.monotonic() - started_s)
     except KeyboardInterrupt:
         _say("interrupted; this is what there is")
-    lines = [*markdown(runs, skipped)]
+    lines = [*markdown(runs, len(asked), skipped)]
     (options.out / "report.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
     sys.stdout.write("\n".join([*lines, ""]))
     return int(len(runs) < len(asked) or any(run.is_false_alarm or not run.is_judged for run in runs))
