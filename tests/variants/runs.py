@@ -95,8 +95,9 @@ class Job:
         listed = VARIANTS[self.variant]
         sides = f"--subject={listed.subject}", f"--checkpoint={self.stored}", "--reference=engine"
         where = f"--device={self.device}", f"--dtype={self.dtype}", f"--out={out}", "--explain=0"
-        alone = "--", "-pno:cacheprovider"  # any argument of pytest's keeps the run in one process
-        return [sys.executable, "-m", "pytest_dsocr", "compare", *listed.pages, *sides, *where, *self.options, *alone]
+        as_users = "--", "-Wdefault"  # this project's pytest fails on warnings; any argument keeps it in one process
+        command = [sys.executable, "-m", "pytest_dsocr", "compare"]
+        return [*command, *listed.pages, *sides, *where, *self.options, *as_users]
 
     def result(self, out: Path, elapsed_s: float) -> VariantRun:
         """Read the run's result; without one it is of the machine."""

@@ -80,7 +80,9 @@ def test_it_computes_in_another_way(name: str, of_engine: Mapping[str, Any]) -> 
         ("tf32", "allow_tf32", True),
     ],
 )
-def test_a_setting_holds_in_its_stages_only(name: str, setting: str, value: bool) -> None:
+def test_a_setting_holds_in_its_stages_only(
+    name: str, setting: str, value: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     matmul, seen = torch.backends.cuda.matmul, list[Any]()
 
     @contextmanager
@@ -88,12 +90,12 @@ def test_a_setting_holds_in_its_stages_only(name: str, setting: str, value: bool
         seen.extend([] if stage_name in ON_HOST else [getattr(matmul, setting)])
         yield
 
-    before = getattr(matmul, setting)
+    monkeypatch.setattr(matmul, setting, not value)
     subject: Any = load_subject(VARIANTS[name].subject, SETUP)
     with subject.watched(stage):
         computed(subject)
     assert {*seen} == {value}
-    assert getattr(matmul, setting) == before
+    assert getattr(matmul, setting) is not value
 
 
 def computed(subject: Any) -> dict[str, Any]:
