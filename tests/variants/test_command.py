@@ -3,11 +3,13 @@
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pytest_dsocr.engine.engine import Engine
 from tests.processes import await_
-from tests.variants.__main__ import main
+from tests.variants.__main__ import arguments, main, stored_name
 from tests.variants.report import markdown
 from tests.variants.runs import FailedTest, Job, VariantRun, end, started
 
@@ -35,6 +37,22 @@ def test_the_report_counts_false_alarms_and_quotes_each() -> None:
     ]
     assert "    - logits: 2.0 (allowed 1.0)" in lines
     assert sum("run 2: wrong" in line for line in lines) == 1
+
+
+def test_large_random_weights_are_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = arguments(["--dtype=bfloat16", f"--weights={tmp_path}"])
+    assert stored_name("mini", options) == "mini"
+    assert stored_name("synthetic:tiny", options) == "synthetic:tiny"
+    monkeypatch.setattr("tests.variants.__main__.LARGE_BYTES", 0)
+    folder = stored_name("synthetic:tiny", options)
+    stored: Any = Engine.from_checkpoint(folder, dtype="bfloat16").model
+    made_anew: Any = Engine.from_checkpoint("synthetic:tiny", dtype="bfloat16").model
+    weights = stored.state_dict()
+    assert all(tensor.equal(weights[name]) for name, tensor in made_anew.state_dict().items())
+    [file] = Path(folder).glob("*.safetensors")
+    before = file.stat().st_mtime_ns
+    assert stored_name("synthetic:tiny", options) == folder
+    assert file.stat().st_mtime_ns == before
 
 
 @pytest.mark.dsocr_slow
