@@ -66,7 +66,7 @@ def main(given: Sequence[str] | None = None) -> int:
     try:
         with interrupted_by_sigterm():
             for checkpoint in options.checkpoint:
-                stored = _stored(checkpoint, options)
+                stored = stored_name(checkpoint, options)
                 at_once = options.jobs if stored == checkpoint else min(options.jobs, options.large_jobs)
                 limit = [f"--max-new-tokens={TOKENS}"] if synthetic(checkpoint) else []
                 of_device = checkpoint, options.device, device_name, options.dtype, stored
@@ -82,13 +82,13 @@ def main(given: Sequence[str] | None = None) -> int:
                     _report(run, len(runs), len(asked), time.monotonic() - started_s)
     except KeyboardInterrupt:
         _say("interrupted; this is what there is")
-    lines = [*markdown(runs, skipped)]
+    lines = [*markdown(runs, len(asked), skipped)]
     (options.out / "report.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
     sys.stdout.write("\n".join([*lines, ""]))
     return int(len(runs) < len(asked) or any(run.is_false_alarm or not run.is_judged for run in runs))
 
 
-def _stored(checkpoint: str, options: Namespace) -> str:
+def stored_name(checkpoint: str, options: Namespace) -> str:
     """Return the name under which a checkpoint is loaded: a folder, written once, where synthetic weights are large."""
     if not (known := synthetic(checkpoint)):
         return checkpoint

@@ -116,5 +116,6 @@ class PagedCache(KVCache):
 
 def _with_cache(subject: Variant, kind: type[KVCache]) -> Variant:
     model: Any = subject.engine.model
+    assert not model.family.cache.ring, "these caches keep every token"
     model.new_cache, model.join_caches = partial(kind, model.arch.decoder.num_hidden_layers), kind.join
     return subject

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.variants.runs import VariantRun
-from tests.variants.table import VARIANTS
 
 NOTHING = "-"
 
 
-def markdown(runs: Sequence[VariantRun], skipped: dict[str, str]) -> Iterator[str]:
-    """Yield the lines of the report: a table by variant and checkpoint, then every failure word for word."""
+def markdown(runs: Sequence[VariantRun], planned: int, skipped: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines of the report: a table by variant and checkpoint, then every failure word for word.
+
+    Args:
+        runs: those that ended.
+        planned: number of runs that were to be made.
+        skipped: reason of each variant that this machine cannot run.
+    """
     checkpoints = [*dict.fromkeys(run.checkpoint for run in runs)]
     judged = [run for run in runs if run.is_judged]
     alarms = [run for run in judged if run.is_false_alarm]
-    yield f"{len(alarms)} false alarms in {len(judged)} runs on {', '.join({run.device: '' for run in runs})}"
+    where = ", ".join(sorted({f"{run.device}, {run.dtype}" for run in runs})) or NOTHING
+    yield f"{len(alarms)} false alarms in {len(judged)} of {planned} runs: {where}"
     yield ""
     yield f"| variant | {' | '.join(checkpoints)} |"
     yield f"| --- |{' --- |' * len(checkpoints)}"
@@ -24,9 +30,6 @@ def markdown(runs: Sequence[VariantRun], skipped: dict[str, str]) -> Iterator[st
         yield f"| {name} | {' | '.join(cells)} |"
     yield from (f"| {name} | {' | '.join([f'skipped: {why}'] * len(checkpoints))} |" for name, why in skipped.items())
     yield from _failures([run for run in runs if run.ended_as != "passes"])
-    if unlisted := [name for name in VARIANTS if name not in {*skipped, *(run.variant for run in runs)}]:
-        yield ""
-        yield f"Not run: {', '.join(unlisted)}"
 
 
 def _cell(runs: Sequence[VariantRun]) -> str:

@@ -20,7 +20,6 @@ from pytest_dsocr.report.file import Ending
 from tests.variants.table import VARIANTS
 
 POLL_S = 0.2
-KILLED_AFTER_S = 5
 JUDGED = (Ending.PASSES, Ending.WRONG)
 """Endings that say something about the variant, and not about the machine."""
 
@@ -96,8 +95,9 @@ class Job:
         listed = VARIANTS[self.variant]
         sides = f"--subject={listed.subject}", f"--checkpoint={self.stored}", "--reference=engine"
         where = f"--device={self.device}", f"--dtype={self.dtype}", f"--out={out}", "--explain=0"
-        alone = "--", "-pno:cacheprovider", "-Wdefault"  # any argument keeps a run in one process; compilers warn
-        return [sys.executable, "-m", "pytest_dsocr", "compare", *listed.pages, *sides, *where, *self.options, *alone]
+        as_users = "--", "-Wdefault"  # this project's pytest fails on warnings; any argument keeps it in one process
+        command = [sys.executable, "-m", "pytest_dsocr", "compare"]
+        return [*command, *listed.pages, *sides, *where, *self.options, *as_users]
 
     def result(self, out: Path, elapsed_s: float) -> VariantRun:
         """Read the run's result; without one it is of the machine."""
@@ -131,17 +131,18 @@ def run_all(jobs: Sequence[Job], at_once: int, out: Path, until_s: float) -> Ite
         while (waiting or running) and time.monotonic() < until_s:
             while waiting and len(running) < at_once:
                 job = waiting.pop(0)
-                running.append((job, _started(job, out / job.label, at_once), time.monotonic()))
+                running.append((job, started(job, out / job.label, at_once), time.monotonic()))
             time.sleep(POLL_S)
             for one in [one for one in running if one[1].poll() is not None]:
                 running.remove(one)
                 yield one[0].result(out / one[0].label, time.monotonic() - one[2])
     finally:
         for _, process, _ in running:
-            _end(process)
+            end(process)
 
 
-def _started(job: Job, out: Path, at_once: int) -> subprocess.Popen[bytes]:
+def started(job: Job, out: Path, at_once: int) -> subprocess.Popen[bytes]:
+    """Start a run as one of ``at_once``, in a group of processes of its own."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "dsocr.json").unlink(missing_ok=True)
     environment = {**IDLE_WAITS, **os.environ, THREADS: os.environ.get(THREADS, str(max(1, cores() // at_once)))}
@@ -156,14 +157,10 @@ def _started(job: Job, out: Path, at_once: int) -> subprocess.Popen[bytes]:
         )
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a run, which ends its own processes; kill what stays."""
-    process.send_signal(signal.SIGINT)
-    try:
-        process.wait(KILLED_AFTER_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a run with its whole group: ``compare`` waits for pytest, and nobody waits for the result any more."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 LINES = msgspec.json.Decoder(VariantRun)

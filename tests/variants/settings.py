@@ -18,12 +18,12 @@ MATMUL = torch.backends.cuda.matmul
 
 def reduced_precision_on(setup: Setup) -> Variant:
     """Let cuBLAS add up partial sums in bfloat16."""
-    return within(setup, lambda: _set(MATMUL, "allow_bf16_reduced_precision_reduction", True))
+    return within(setup, lambda: set_to(MATMUL, "allow_bf16_reduced_precision_reduction", True))
 
 
 def reduced_precision_off(setup: Setup) -> Variant:
     """Have cuBLAS add up partial sums in float32."""
-    return within(setup, lambda: _set(MATMUL, "allow_bf16_reduced_precision_reduction", False))
+    return within(setup, lambda: set_to(MATMUL, "allow_bf16_reduced_precision_reduction", False))
 
 
 def tf32(setup: Setup) -> Variant:
@@ -56,7 +56,8 @@ def within(setup: Setup, setting: Callable[[], AbstractContextManager[Any]]) -> 
 
 
 @contextmanager
-def _set(owner: Any, name: str, value: bool) -> Iterator[None]:
+def set_to(owner: Any, name: str, value: bool) -> Iterator[None]:
+    """Set an attribute, and put back what it was."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -67,5 +68,5 @@ def _set(owner: Any, name: str, value: bool) -> Iterator[None]:
 
 @contextmanager
 def _tf32() -> Iterator[None]:
-    with _set(MATMUL, "allow_tf32", True), _set(torch.backends.cudnn, "allow_tf32", True):
+    with set_to(MATMUL, "allow_tf32", True), set_to(torch.backends.cudnn, "allow_tf32", True):
         yield

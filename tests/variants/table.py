@@ -74,6 +74,9 @@ def why_not(variant: Listed, device: str) -> str:
 
 
 def _without_compiler(device: str) -> str:
-    if device.startswith("cuda"):
-        return "" if find_spec("triton") else "the package triton is not installed"
-    return "" if which("g++") or which("clang++") else "there is no C++ compiler"
+    """Return why torch cannot compile: on a GPU by Triton, which builds its launchers in C, and else in C++."""
+    on_gpu = device.startswith("cuda")
+    if on_gpu and not find_spec("triton"):
+        return "the package triton is not installed"
+    names = ("cc", "gcc", "clang") if on_gpu else ("g++", "clang++")
+    return "" if any(map(which, names)) else f"there is no compiler: {', '.join(names)}"

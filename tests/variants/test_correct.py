@@ -1,5 +1,7 @@
 """Every variant that runs on a CPU passes in float32 against the recordings, with its named modules watched."""
 
+from pathlib import Path
+
 import pytest
 
 from pytest_dsocr.compare.case import judge
@@ -10,12 +12,15 @@ from pytest_dsocr.records.case import make_case
 from pytest_dsocr.run.case import ask, limits_between
 from pytest_dsocr.subjects.loading import load_subject
 from tests.faults.trial import SETUP, key, reference
+from tests.variants.__main__ import main
 from tests.variants.table import VARIANTS, why_not
 
 WITH_CROPS = "invoice_016"
 CALLED_IN_PARTS = pytest.mark.xfail(strict=True, reason="issue 47, section 2: modules that are called in parts")
 KNOWN = {"views_by_twos": CALLED_IN_PARTS, "chunked_prefill": CALLED_IN_PARTS}
-NAMES = [pytest.param(name, marks=KNOWN.get(name, ())) for name in VARIANTS if name != "reversed"]
+APART = ("reversed", "compiled")
+"""Variants of a whole run: of several pages, or with torch's compiler, which leaves threads and modules behind."""
+NAMES = [pytest.param(name, marks=KNOWN.get(name, ())) for name in VARIANTS if name not in APART]
 
 
 @pytest.mark.dsocr_slow
@@ -33,3 +38,12 @@ def test_it_passes_at_every_level(name: str) -> None:
     assert [f"{one.what}: {one.measured}" for one in report.comparisons if not one.passes] == []
     assert not [one for one in report.comparisons if one.verdict is Verdict.NOT_COMPARED]
     assert report.passes
+
+
+@pytest.mark.dsocr_slow
+@pytest.mark.parametrize("name", APART)
+def test_it_passes_in_a_run(name: str, tmp_path: Path) -> None:
+    if why := why_not(VARIANTS[name], SETUP.device):
+        pytest.skip(why)
+    tests = "--option=--tests=suites/parity/test_case.py"
+    assert main([f"--only={name}", "--jobs=1", tests, f"--out={tmp_path}"]) == 0

@@ -22,6 +22,7 @@ from pytest_dsocr.records.config import Setup
 from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.loading import load_subject
 from suites.contract.asked import own_preset
+from tests.variants.settings import set_to
 from tests.variants.table import VARIANTS, Listed, why_not
 
 MODULES = [
@@ -88,12 +89,11 @@ def test_a_setting_holds_in_its_stages_only(name: str, setting: str, value: bool
         seen.extend([] if stage_name in ON_HOST else [getattr(matmul, setting)])
         yield
 
-    before = getattr(matmul, setting)
     subject: Any = load_subject(VARIANTS[name].subject, SETUP)
-    with subject.watched(stage):
+    with set_to(matmul, setting, not value), subject.watched(stage):
         computed(subject)
+        assert getattr(matmul, setting) is not value
     assert {*seen} == {value}
-    assert getattr(matmul, setting) == before
 
 
 def computed(subject: Any) -> dict[str, Any]:
