@@ -1,5 +1,7 @@
 """Needless work is named by its own sign, and by no other; and what differs between two measurements."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -157,3 +159,24 @@ def test_a_round_does_again_what_its_quantities_need_and_no_more(
     assert [*made.round(only)["wall_ms"]] == [name for name in whole if not only or name in only]
     assert list(dict.fromkeys(seen)) == asked
     assert len(texts) == 1, "what is taken from an earlier walk is what that gave"
+
+
+COMPILED = """
+import sys
+import torch
+from pytest_dsocr.timing.probe.counting import Counting
+
+with Counting() as counting:
+    torch.ones(3) + 1
+print(counting.operators, "torch._dynamo" in sys.modules)
+double = torch.compile(lambda x: x * 2 + 1, backend="eager")
+with Counting() as counting:
+    double(torch.ones(3))
+print(counting.operators)
+"""
+
+
+def test_operators_are_counted_without_the_compiler_and_of_what_it_compiled() -> None:
+    """Importing torch's compiler takes 4 s, and a subject that compiles has done it."""
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False", "3"]
