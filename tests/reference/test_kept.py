@@ -109,13 +109,17 @@ def linked(path: Path) -> None:
     path.symlink_to(path.rename(path.with_name("own")))
 
 
+def piped(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 SPOILT: dict[str, Callable[[Path], object]] = {
     "a bit": flipped,
     "its end": lambda path: os.truncate(path, path.stat().st_size - 1),
     "everything": lambda path: os.truncate(path, 0),
     "a link": linked,
-    "a folder": lambda path: (path.unlink(), path.mkdir()),
-    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+    "a pipe": piped,
     "writable for others": lambda path: path.chmod(0o666),
 }
 

@@ -180,7 +180,7 @@ class Counting(TorchDispatchMode):
 @cache
 def _pass_over() -> None:
     """Have torch's compiler, once something has imported it, pass over our counting."""
-    Counting.__torch_dispatch__ = torch._disable_dynamo(Counting.__torch_dispatch__)  # type: ignore[method-assign]
+    Counting.__torch_dispatch__ = torch.compiler.disable(Counting.__torch_dispatch__)  # type: ignore[method-assign]
 
 
 def _leaves_gpu(name: str, args: Any, out: Any) -> bool:
