@@ -99,7 +99,9 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting, loading:
         reference = reference_of(dsocr_config, waiting.on_progress)
         if isinstance(reference, EngineReference):
-            reference.start_for(cases_of(request.config).good)
+            is_timed = any(item.get_closest_marker("dsocr_perf") for item in request.session.items)
+            ahead = reference.wanted.device.startswith("cuda") and _workers(request.config) == 1 and not is_timed
+            reference.start_for(cases_of(request.config).good, ahead=ahead)
     yield reference
     reference.close()
 

@@ -109,13 +109,17 @@ class Client:
         return self._insist(f"{method}({subject})", lambda: self._request(self._loaded()[0], method, params, read))
 
     def abandon(self) -> None:
-        """End the worker for good; a request that another thread waits for fails."""
+        """End the worker until :meth:`close`; a request that another thread waits for fails."""
         self._is_abandoned = True
         if worker := self._worker:
             worker.end()
 
     def close(self) -> None:
         """End the worker; a later request starts another."""
+        self._forget()
+        self._is_abandoned = False
+
+    def _forget(self) -> None:
         if self._worker:
             self._worker.close()
         self._worker = self._provenance = None
@@ -146,7 +150,7 @@ class Client:
     def _drop(self) -> None:
         if self._worker:
             self._worker.kill()
-        self.close()
+        self._forget()
 
     def _loaded(self) -> tuple[ChildProcess, Provenance]:
         try:

@@ -6,12 +6,12 @@ in a separate process, because a subject may change torch or the engine in its o
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
-from threading import Thread
 from typing import Any, Self
 
 from pytest_dsocr.base.errors import DsocrError
@@ -166,7 +166,10 @@ class EngineReference:
         self.wanted, self.recorded, self._folder = wanted, recorded, kept
         how: dict[str, Any] = {**wanted.ways, **limits, "runtime": RUNTIME}
         self._engine = LiveReference(None, wanted.checkpoint.name, python=Path(sys.executable), **how)
-        self._starting: Thread | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        """The thread that talks to the engine, once it loads meanwhile."""
+        self._ahead: Sequence[Case] = ()
+        self._next: tuple[Case, Future[ReferenceResult]] | None = None
 
     @cached_property
     def provenance(self) -> Provenance:
@@ -185,11 +188,18 @@ class EngineReference:
         except NotRecordedError:
             return self._kept_answer(case) or self._answer(case)
 
-    def start_for(self, cases: Iterable[Case]) -> None:
-        """Load the engine in another thread meanwhile, unless there are recordings, or all cases are kept."""
-        if self.recorded is None and not all(self._kept and self._kept.has(case) for case in cases):
-            self._starting = Thread(target=self._start, daemon=True)
-            self._starting.start()
+    def start_for(self, cases: Iterable[Case], *, ahead: bool = False) -> None:
+        """Load the engine meanwhile, unless there are recordings, or all cases are kept.
+
+        Args:
+            cases: the run's, in order.
+            ahead: read the case after each one while the run goes on.
+        """
+        missing = [case for case in cases if not (self._kept and self._kept.has(case))]
+        if self.recorded is None and missing:
+            self._ahead = missing if ahead else ()
+            self._thread = ThreadPoolExecutor(1)
+            self._thread.submit(self._start)
 
     def _start(self) -> None:
         with suppress(ReferenceFaultError):  # every later request fails in the same way
@@ -207,12 +217,19 @@ class EngineReference:
         return found
 
     def _answer(self, case: Case) -> ReferenceResult:
-        if self._starting:
-            self._starting.join()
-        answer = self._engine.observe(case)
+        answer = self._answer_in(self._thread, case) if self._thread else self._engine.observe(case)
         if self._kept:
             self._kept.keep(case, answer)
         return answer
+
+    def _answer_in(self, thread: ThreadPoolExecutor, case: Case) -> ReferenceResult:
+        """Wait for the answer to a case, and have the one after it read meanwhile."""
+        known, coming = self._next or (None, None)
+        own = coming if coming and known == case else thread.submit(self._engine.observe, case)
+        at = self._ahead.index(case) + 1 if case in self._ahead else len(self._ahead)
+        following = self._ahead[at : at + 1]
+        self._next = next(((one, thread.submit(self._engine.observe, one)) for one in following), None)
+        return own.result()
 
     def recording_of(self, case: Case) -> ReferenceResult:
         """Return the recorded result of a case; raise ``NotRecordedError`` if there is none."""
@@ -247,9 +264,11 @@ class EngineReference:
 
     def close(self) -> None:
         """End the engine's process, if it was started."""
-        if self._starting and self._starting.is_alive():
+        if self._thread:
+            self._thread.shutdown(wait=False, cancel_futures=True)
             self._engine.abandon()
-            self._starting.join()
+            self._thread.shutdown()
+            self._thread = self._next = None
         self._engine.close()
 
 

@@ -180,23 +180,28 @@ def test_a_run_needs_no_engine_if_all_is_kept(reference: EngineReference, answer
     assert any("--dsocr-kept-answers=off" in note for note in watched.notes)
 
 
-def test_it_loads_meanwhile_if_something_is_not_and_keeps_the_answer(reference: EngineReference, case: Case) -> None:
-    other = replace(case, max_new_tokens=2)
-    reference.start_for([case, other])
-    assert reference._starting is not None
-    first = reference.observe(other)
-    reference.close()
-    assert len(first.steps) == 2
-    again = reference.observe(other)
-    assert (again.steps, reference._engine.worker_pid) == (first.steps, None)
+@pytest.mark.dsocr_slow
+def test_it_loads_meanwhile_reads_ahead_and_keeps_every_answer(reference: EngineReference, case: Case) -> None:
+    others = [replace(case, max_new_tokens=tokens) for tokens in (2, 3)]
+    reference.start_for([case, *others], ahead=True)
+    first = reference.observe(others[0])
+    assert reference._next is not None
+    assert reference._next[0] == others[1]
+    second = reference.observe(others[1])
+    assert (len(first.steps), len(second.steps), reference._next) == (2, 3, None)
+    later = EngineReference(reference.wanted, kept=reference._folder)
+    assert [later.observe(one).steps for one in others] == [first.steps, second.steps]
+    assert later._engine.worker_pid is None
+    later.close()
 
 
-def test_a_run_that_ends_while_it_loads_waits_for_nothing(reference: EngineReference, case: Case) -> None:
+def test_a_run_that_ends_meanwhile_waits_for_nothing(
+    reference: EngineReference, case: Case, caplog: pytest.LogCaptureFixture
+) -> None:
     reference.start_for([replace(case, max_new_tokens=2)])
     reference.close()
-    assert reference._starting is not None
-    assert not reference._starting.is_alive()
-    assert reference._engine.worker_pid is None
+    assert "A new worker is started" not in caplog.text
+    assert (reference._engine.worker_pid, reference._thread) == (None, None)
 
 
 def test_nothing_is_kept_for_an_isolated_subject_or_if_turned_off(tmp_path: Path) -> None:
