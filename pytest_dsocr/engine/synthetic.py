@@ -100,12 +100,13 @@ def spread(name: str, shape: Sequence[int]) -> tuple[float, float]:
 
 def fill_on_device(parameters: Mapping[str, Tensor], seed: int) -> Iterator[int]:
     """Fill tensors of one device by :mod:`~pytest_dsocr.engine.philox`; yield the bytes as they are done."""
-    batch: list[_Piece] = []
+    batch, left = list[_Piece](), BLOCKS_AT_ONCE
     for piece in _pieces(parameters):
-        if sum(one.blocks for one in batch) + piece.blocks > BLOCKS_AT_ONCE:
+        if piece.blocks > left:
             yield _fill_pieces(parameters, batch, seed)
-            batch.clear()
+            batch, left = [], BLOCKS_AT_ONCE
         batch.append(piece)
+        left -= piece.blocks
     yield _fill_pieces(parameters, batch, seed)
 
 
