@@ -108,9 +108,11 @@ class KeptAnswers:
 _PIXELS = frozenset(f"inputs/{name}" for name in PIXELS)
 
 
-def usual_folder() -> Path:
-    """Return the folder that is used if none is given."""
-    return cache_folder() / "answers"
+def usual_folder() -> Path | None:
+    """Return the folder that is used if none is given; None for a user without a home."""
+    with suppress(RuntimeError):
+        return cache_folder() / "answers"
+    return None
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

@@ -204,8 +204,17 @@ def test_a_run_that_ends_meanwhile_waits_for_nothing(
     assert (reference._engine.worker_pid, reference._thread) == (None, None)
 
 
-def test_nothing_is_kept_for_an_isolated_subject_or_if_turned_off(tmp_path: Path) -> None:
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_nothing_is_kept_for_an_isolated_subject_or_if_turned_off_or_without_a_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert kept_in(config()) is not None
     assert kept_in(config(kept_answers=tmp_path)) == tmp_path
     assert kept_in(config(kept_answers="off")) is None
     assert kept_in(config(isolate=True, kept_answers=tmp_path)) is None
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert kept_in(config()) is None
