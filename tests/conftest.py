@@ -81,6 +81,7 @@ def _processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH")))))
         patch.setenv("PYTEST_ADDOPTS", IN_ORDER)
         patch.setenv("DSOCR_EXPLAIN", "0")  # but where a test is about it
+        patch.setenv("DSOCR_KEPT_ANSWERS", "off")
         for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
             patch.delenv(name, raising=False)
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as by nohup; a process inherits it
@@ -97,10 +98,11 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
 
 @pytest.fixture
 def unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove all options from the environment, and turn explanations off."""
+    """Remove all options from the environment, turn explanations off, and keep no answers."""
     for option in OPTIONS:
         monkeypatch.delenv(option.env, raising=False)
     monkeypatch.setenv("DSOCR_EXPLAIN", "0")
+    monkeypatch.setenv("DSOCR_KEPT_ANSWERS", "off")
 
 
 @pytest.fixture(scope="session")

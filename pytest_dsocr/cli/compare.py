@@ -43,7 +43,7 @@ GROUPS = {
     title: names.split()
     for title, names in {
         "subject": "subject model checkpoint device dtype attention level isolate",
-        "reference": "reference reference_device reference_dtype reference_attention vendor_env golden",
+        "reference": "reference reference_device reference_dtype reference_attention kept_answers vendor_env golden",
         "pages": "pages presets prompts max_new_tokens repeat shard",
         "limits": "tolerances quantization_budget max_slowdown max_rounds baseline_update baseline_days "
         "allow_missing no_skip",

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -56,21 +57,17 @@ class Rounder:
     @cached_property
     def vendor(self) -> Engine[Any]:
         """Engine with the vendor's kernels in the subject's dtype."""
-        return self._engine()
-
-    @cached_property
-    def truth(self) -> Engine[Any]:
-        """Engine that computes in float32 with weights that are rounded to the subject's dtype."""
-        engine = self._engine()
-        model_of(engine).float()
-        engine.pipeline.autocast = False
-        return engine
-
-    def _engine(self) -> Engine[Any]:
         setup = self.setup
         return Engine.from_checkpoint(
             setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention, instrument="off"
         )
+
+    @cached_property
+    def truth(self) -> Engine[Any]:
+        """Engine that computes in float32 with a copy of the same weights."""
+        vendor = self.vendor
+        model = deepcopy(model_of(vendor)).float()
+        return Engine(model, vendor.tokenizer, policy=vendor.policy, instrument="off", autocast=False)
 
     def forget(self) -> None:
         """Forget which mistakes were tried."""
@@ -195,7 +192,7 @@ class _Difference:
         self.variance = (self.noise / actual.shape[1]).clamp_min(1e-60)
         self.differing = int((self.apart != 0).sum())
         self.ratio = float((own.norm(dim=1) / vendors.norm(dim=1).clamp_min(1e-30)).median())
-        self.bias = min(_bias(self.apart), _bias(own))
+        self.bias = min(_bias(self.apart), _bias(own)) / max(1.0, _bias(vendors))
 
 
 def _bias(rows: Tensor) -> float:

@@ -59,7 +59,7 @@ def on_own_gpu(config: Config, worker: str) -> Config:
     return replace(config, device=gpu, reference_device=reference)
 
 
-WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "engine")}
+WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "engine"), "kept_answers": ("off",)}
 """Words of options that also take paths. A folder of such a name is written ``./mini``."""
 ENGINE = "engine"
 UPDATES = ("update_snapshots", "update_new_snapshots_only")
@@ -236,6 +236,7 @@ def _beside(config: pytest.Config, option: Option, text: str) -> str:
     if home == Path.cwd():  # unchanged: ./engine is a folder, engine is not
         return text
     beside = home / text
-    is_path = option.read in (read.folder, read.present_folder, read.ledger)
-    may_be = option.read in (read.page, read.reference, read.checkpoint) and text not in WORDS.get(option.name, ())
+    is_word = text in WORDS.get(option.name, ())
+    is_path = option.read in (read.folder, read.present_folder, read.ledger, read.kept_answers) and not is_word
+    may_be = option.read in (read.page, read.reference, read.checkpoint) and not is_word
     return str(beside) if text and (is_path or (may_be and beside.exists())) else text

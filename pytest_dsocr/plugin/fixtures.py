@@ -9,7 +9,7 @@ worker. Both sides' answers to a case are kept until the next case, so a test mu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -57,6 +57,9 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
 
         freeze_gc()
     own = dsocr_config
+    if own.reference == "engine" and "dsocr_reference" in request.fixturenames:
+        with suppress(Exception, pytest.fail.Exception, pytest.skip.Exception):  # the test itself meets these again
+            request.getfixturevalue("dsocr_reference")  # its process loads meanwhile
     what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
     share_threads(_workers(request.config))
     loading = request.config.stash[ELAPSED].on("loading the subject")
@@ -86,7 +89,9 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     engine answers for cases without a recording.
     """
     from pytest_dsocr.base.process import share_threads
+    from pytest_dsocr.plugin.config import cases_of
     from pytest_dsocr.plugin.loading import waiting_for
+    from pytest_dsocr.reference.engine import EngineReference
     from pytest_dsocr.run.case import reference_of
 
     share_threads(_workers(request.config))
@@ -94,6 +99,10 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     loading = request.config.stash[ELAPSED].on("loading the reference")
     with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting, loading:
         reference = reference_of(dsocr_config, waiting.on_progress)
+        if isinstance(reference, EngineReference):
+            is_timed = any(item.get_closest_marker("dsocr_perf") for item in request.session.items)
+            ahead = reference.wanted.device.startswith("cuda") and _workers(request.config) == 1 and not is_timed
+            reference.start_for(cases_of(request.config).good, ahead=ahead)
     yield reference
     reference.close()
 

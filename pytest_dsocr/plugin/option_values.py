@@ -157,6 +157,11 @@ def device(text: str) -> str:
     return text
 
 
+def kept_answers(text: str) -> Path | Literal["off"]:
+    """Read ``off`` or a folder."""
+    return "off" if text == "off" else folder(text)
+
+
 def reference_device(text: str) -> str:
     """Read torch's name of a device, or the kind of device of a recording."""
     if not re.fullmatch(r"cuda:\d+|\w[\w.-]*", text):

@@ -181,6 +181,12 @@ OPTIONS = (
         default="recorded",
     ),
     Option(
+        "kept_answers",
+        "folder in which the engine's answers as a reference are kept for later runs; off keeps and uses none",
+        "FOLDER|off",
+        unset="in the user's cache; with --dsocr-isolate, off",
+    ),
+    Option(
         "vendor_env",
         "environment in which the vendor's code runs",
         "FOLDER",

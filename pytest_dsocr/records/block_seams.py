@@ -78,8 +78,9 @@ class BlockPass(NamedTuple):
 BLOCKS: Mapping[str, str] = {stage.name: stage.blocks for stage in STAGES if stage.blocks}
 """Path of each stage's blocks in a vendor's model."""
 
-MOST_WAITING_BYTES = 256 << 20
-"""Bytes of outputs on their way to the host; the blocks of a page of nine full-size crops have 440 MB in bf16."""
+MOST_WAITING_BYTES = 64 << 20
+"""Bytes of outputs on their way to the host; the blocks of a page of nine full-size crops have 440 MB in bf16. Pinned
+memory is used again, and new memory costs 1 s for 256 MB."""
 HASHING = min(8, os.cpu_count() or 1)
 """Threads that hash at the same time; a thread hashes 1.4 GB a second."""
 

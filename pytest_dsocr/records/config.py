@@ -133,6 +133,8 @@ class Config:
     model: str | None
     reference: Path | Literal["engine"] | None
     """None: the recordings of the golden folder. ``engine``: these, and the engine for cases that they lack."""
+    kept_answers: Path | Literal["off"] | None
+    """Folder of the engine's answers to earlier runs; None: the usual one. ``off``: none are kept or used."""
     vendor_env: Path | None
     time_limit: float
     pages: tuple[str, ...]

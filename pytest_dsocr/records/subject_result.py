@@ -56,7 +56,9 @@ class Rounding:
     ratio: float = 1.0
     """Ratio of the subject's error against float32 to the vendor's, as the median over tokens."""
     bias: float = 0.0
-    """Largest ratio of the mean square of the channels' mean differences to what independent rounding leaves of it."""
+    """Largest ratio of the mean square of the channels' mean differences to what independent rounding leaves of it.
+
+    It is divided by the same ratio of the vendor's kernels, if that is above 1: tokens that are alike round alike."""
     effects: tuple[Effect, ...] = ()
     """Known mistakes that may be part of the difference."""
     tried: int = 0

@@ -21,6 +21,8 @@ CODES = 2 * SKETCH_VALUES
 """A bucket and a sign: odd codes count as they are, even ones negated."""
 CHUNK_VALUES = 1 << 16
 """Values processed at a time; they fit into a core's own cache."""
+MIXING = (16, 0x7FEB352D), (15, 0x846CA68B)
+"""Shifts to the right and factors that turn an index into a number that looks random."""
 LANES = 64
 """Separate sums of each code on a device, which reduce the number of threads that wait for the same one."""
 
@@ -65,14 +67,18 @@ def _first_codes(bits: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 @cache
 def _codes_on(device: torch.device, bits: int) -> Tensor:
-    lanes = np.arange(1 << bits) % LANES * CODES
-    return torch.from_numpy((_first_codes(bits) + lanes).astype(np.int16)).to(device)
+    """Compute :func:`_first_codes` on the device, which takes seconds on a CPU; each code in its lane."""
+    index = torch.arange(1 << bits, device=device)
+    mixed = index
+    for shift, factor in MIXING:
+        mixed = (mixed ^ (mixed >> shift)) * factor & 0xFFFFFFFF
+    return ((mixed ^ (mixed >> 16)) % CODES + index % LANES * CODES).short()
 
 
 def _mixed(count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """Return numbers below 2**32 that look random, one for each index."""
     mixed = np.arange(count, dtype=np.uint32)
-    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+    for shift, factor in MIXING:
         mixed = (mixed ^ (mixed >> np.uint32(shift))) * np.uint32(factor)
     return mixed ^ (mixed >> np.uint32(16))
 

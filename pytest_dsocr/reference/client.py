@@ -75,6 +75,7 @@ class Client:
         self._versions: Mapping[str, str] = {}
         self._provenance: Provenance | None = None
         self._load_faults: Sequence[WorkerFault] = ()
+        self._is_abandoned = False
 
     @property
     def worker_pid(self) -> int | None:
@@ -107,8 +108,18 @@ class Client:
         """
         return self._insist(f"{method}({subject})", lambda: self._request(self._loaded()[0], method, params, read))
 
+    def abandon(self) -> None:
+        """End the worker until :meth:`close`; a request that another thread waits for fails."""
+        self._is_abandoned = True
+        if worker := self._worker:
+            worker.end()
+
     def close(self) -> None:
         """End the worker; a later request starts another."""
+        self._forget()
+        self._is_abandoned = False
+
+    def _forget(self) -> None:
         if self._worker:
             self._worker.close()
         self._worker = self._provenance = None
@@ -120,7 +131,7 @@ class Client:
 
     def _insist(self, request: str, attempt: Callable[[], ReadT]) -> ReadT:
         faults = list(self._load_faults)
-        while not faults or (faults[-1].is_lost and len(faults) < ATTEMPTS):
+        while not faults or (faults[-1].is_lost and len(faults) < ATTEMPTS and not self._is_abandoned):
             if faults:
                 LOG.warning("%s\nA new worker is started.", self._message(request, faults))
             try:
@@ -139,7 +150,7 @@ class Client:
     def _drop(self) -> None:
         if self._worker:
             self._worker.kill()
-        self.close()
+        self._forget()
 
     def _loaded(self) -> tuple[ChildProcess, Provenance]:
         try:
@@ -176,6 +187,8 @@ class Client:
         return process
 
     def _request(self, worker: ChildProcess, method: str, params: Mapping[str, Any], read: Reader[ReadT]) -> ReadT:
+        if self._is_abandoned:
+            worker.end()
         is_start = method in STARTING
         limit_s = self.start_limit_s if is_start else self.time_limit_s
         try:

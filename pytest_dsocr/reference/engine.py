@@ -5,7 +5,8 @@ in a separate process, because a subject may change torch or the engine in its o
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -32,10 +33,19 @@ from pytest_dsocr.records.provenance import (
 )
 from pytest_dsocr.records.reference_result import Best, InputsDigest, Output, ReferenceResult, Step
 from pytest_dsocr.records.subject_result import SubjectResult
+from pytest_dsocr.reference.kept import KeptAnswers
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.opening import WantedReference, open_recorded
-from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, OnProgress, Reference, provenance_of
+from pytest_dsocr.reference.protocol import (
+    NoRecordingError,
+    NotRecordedError,
+    OnProgress,
+    Reference,
+    ReferenceFaultError,
+    provenance_of,
+)
 from pytest_dsocr.reference.recording import RecordedReference
+from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.loading import ENGINE
@@ -132,23 +142,34 @@ ENGINE_NAMES = (ENGINE, f"{engine_subject.__module__}:{engine_subject.__qualname
 
 
 class EngineReference:
-    """Recorded cases, and the engine for all others. The engine's process starts with its first case.
+    """Recorded cases, and the engine for all others. Its process starts with its first case, or :meth:`start_for`.
 
     Args:
         wanted: checkpoint, device, dtype and attention of the engine.
         recorded: recording of this key, if there is one.
+        kept: folder in which the engine's answers are kept for later runs; None to keep and use none.
         limits: ``time_limit_s`` and ``start_limit_s`` of :class:`LiveReference`.
 
     Raises:
         DsocrError: if the vendor's code has no such dtype or attention, and thus nothing proves the engine equal.
     """
 
-    def __init__(self, wanted: WantedReference, recorded: RecordedReference | None = None, **limits: float) -> None:
+    def __init__(
+        self,
+        wanted: WantedReference,
+        recorded: RecordedReference | None = None,
+        kept: Path | None = None,
+        **limits: float,
+    ) -> None:
         _check("dtype", wanted.dtype, DTYPES_OF_VENDOR)
         _check("attention", wanted.attention, OF_VENDOR)
-        self.wanted, self.recorded = wanted, recorded
+        self.wanted, self.recorded, self._folder = wanted, recorded, kept
         how: dict[str, Any] = {**wanted.ways, **limits, "runtime": RUNTIME}
         self._engine = LiveReference(None, wanted.checkpoint.name, python=Path(sys.executable), **how)
+        self._thread: ThreadPoolExecutor | None = None
+        """The thread that talks to the engine, once it loads meanwhile."""
+        self._ahead: Sequence[Case] = ()
+        self._next: tuple[Case, Future[ReferenceResult]] | None = None
 
     @cached_property
     def provenance(self) -> Provenance:
@@ -165,7 +186,50 @@ class EngineReference:
         try:
             return self.recording_of(case)
         except NotRecordedError:
-            return self._engine.observe(case)
+            return self._kept_answer(case) or self._answer(case)
+
+    def start_for(self, cases: Iterable[Case], *, ahead: bool = False) -> None:
+        """Load the engine meanwhile, unless there are recordings, or all cases are kept.
+
+        Args:
+            cases: the run's, in order.
+            ahead: read the case after each one while the run goes on.
+        """
+        missing = [case for case in cases if not (self._kept and self._kept.has(case))]
+        if self.recorded is None and missing:
+            self._ahead = missing if ahead else ()
+            self._thread = ThreadPoolExecutor(1)
+            self._thread.submit(self._start)
+
+    def _start(self) -> None:
+        with suppress(ReferenceFaultError):  # every later request fails in the same way
+            self._engine.start()
+
+    @cached_property
+    def _kept(self) -> KeptAnswers | None:
+        return KeptAnswers(self._folder, self.provenance, self.wanted.checkpoint.tokenizer) if self._folder else None
+
+    def _kept_answer(self, case: Case) -> ReferenceResult | None:
+        found = self._kept.find(case) if self._kept else None
+        if found and found.provenance:
+            made = f"answers of the engine are those of a run on {found.provenance.date}"
+            current().note(f"{made}, which were kept; compute them again with --dsocr-kept-answers=off")
+        return found
+
+    def _answer(self, case: Case) -> ReferenceResult:
+        answer = self._answer_in(self._thread, case) if self._thread else self._engine.observe(case)
+        if self._kept:
+            self._kept.keep(case, answer)
+        return answer
+
+    def _answer_in(self, thread: ThreadPoolExecutor, case: Case) -> ReferenceResult:
+        """Wait for the answer to a case, and have the one after it read meanwhile."""
+        known, coming = self._next or (None, None)
+        own = coming if coming and known == case else thread.submit(self._engine.observe, case)
+        at = self._ahead.index(case) + 1 if case in self._ahead else len(self._ahead)
+        following = self._ahead[at : at + 1]
+        self._next = next(((one, thread.submit(self._engine.observe, one)) for one in following), None)
+        return own.result()
 
     def recording_of(self, case: Case) -> ReferenceResult:
         """Return the recorded result of a case; raise ``NotRecordedError`` if there is none."""
@@ -200,10 +264,17 @@ class EngineReference:
 
     def close(self) -> None:
         """End the engine's process, if it was started."""
+        if self._thread:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._engine.abandon()
+            self._thread.shutdown()
+            self._thread = self._next = None
         self._engine.close()
 
 
-def open_engine_reference(places: Sequence[Path], wanted: WantedReference, **limits: float) -> EngineReference:
+def open_engine_reference(
+    places: Sequence[Path], wanted: WantedReference, kept: Path | None = None, **limits: float
+) -> EngineReference:
     """Open the engine as the reference, with the recording of its key in ``places`` if there is one.
 
     Raises:
@@ -214,7 +285,7 @@ def open_engine_reference(places: Sequence[Path], wanted: WantedReference, **lim
         recorded = open_recorded(places, wanted)
     except NoRecordingError:
         recorded = None
-    return EngineReference(wanted, recorded, **limits)
+    return EngineReference(wanted, recorded, kept, **limits)
 
 
 def _check(what: str, given: str, valid: tuple[str, ...]) -> None:

@@ -31,6 +31,7 @@ from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.records.subject_result import ROUNDED_DTYPES
 from pytest_dsocr.reference.engine import EngineReference, open_engine_reference
 from pytest_dsocr.reference.goldens import recording_places
+from pytest_dsocr.reference.kept import usual_folder
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.nearest import WAYS
 from pytest_dsocr.reference.opening import WantedReference, open_recorded, open_reference
@@ -266,7 +267,7 @@ def reference_of(config: Config, on_progress: OnProgress | None = None) -> Refer
     limits = {"time_limit_s": config.time_limit, "start_limit_s": config.start_limit}
     if config.reference == "engine":
         of_this_key = replace(wanted, fixed=WantedReference.fixed)  # the engine answers for cases without a recording
-        return open_engine_reference(places, of_this_key, **limits)
+        return open_engine_reference(places, of_this_key, kept_in(config), **limits)
     if config.reference is None:
         return open_recorded(places, wanted)
     reference = open_reference(
@@ -280,3 +281,11 @@ def reference_of(config: Config, on_progress: OnProgress | None = None) -> Refer
     if isinstance(reference, LiveReference):
         reference.start()
     return reference
+
+
+def kept_in(config: Config) -> Path | None:
+    """Return the folder of the engine's kept answers; None if a run keeps none.
+
+    An isolated subject is not trusted, and its process may write this user's files.
+    """
+    return None if config.isolate or config.kept_answers == "off" else config.kept_answers or usual_folder()

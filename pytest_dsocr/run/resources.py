@@ -11,7 +11,7 @@ from pytest_dsocr.explain.rounding import Rounder
 from pytest_dsocr.records.config import Config, Setup
 from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.reference.opening import WantedReference
-from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
+from pytest_dsocr.subjects.engine import EngineSubject
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +42,9 @@ class RunResources:
 
     @cached_property
     def donor(self) -> EngineSubject:
-        """An engine that supplies the tensors which a recording does not contain."""
-        return engine_subject(self.setup)
+        """An engine that supplies the tensors which a recording does not contain: that of rounding, if it is loaded."""
+        rounder = next(iter(self._rounders.values()), None) or self.rounder_within(None)
+        return EngineSubject(rounder.vendor)
 
     def rounder_within(self, budget: Budget | None) -> Rounder:
         """Return the rounder for a subject with this budget."""

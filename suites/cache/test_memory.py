@@ -101,7 +101,7 @@ def _held_bytes(device: str) -> int:
 
     gc.collect()
     plain = (one for one in gc.get_objects() if type(one) in (torch.Tensor, torch.nn.Parameter))
-    stored = (one.untyped_storage() for one in plain if one.layout == torch.strided and not one.is_nested)
-    of_tensors = {one._cdata: one.nbytes() for one in stored if one.device.type != "cuda"}
+    hosts = (one for one in plain if one.device.type != "cuda" and one.layout == torch.strided and not one.is_nested)
+    of_tensors = {storage._cdata: storage.nbytes() for storage in (one.untyped_storage() for one in hosts)}
     on_gpu = torch.cuda.memory_allocated(torch.device(device)) if device.startswith("cuda") else 0
     return int(sum(of_tensors.values())) + int(on_gpu) + tracemalloc.get_traced_memory()[0]

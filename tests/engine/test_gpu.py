@@ -26,6 +26,13 @@ def test_tokens_are_those_of_the_cpu(tiny: Engine[Any], on_gpu: Engine[Any]) -> 
     assert on_gpu.run(page, max_new_tokens=TOKENS).token_ids == tiny.run(page, max_new_tokens=TOKENS).token_ids
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_random_weights_are_those_of_the_cpu(dtype: str) -> None:
+    engines = (Engine.from_checkpoint("synthetic:tiny", device=device, dtype=dtype) for device in ("cpu", "cuda"))
+    pairs = zip(*(model_of(engine).parameters() for engine in engines), strict=True)
+    assert all(made.cpu().equal(expected) for expected, made in pairs)
+
+
 def test_a_decode_step_does_not_wait_for_the_device(on_gpu: Engine[Any]) -> None:
     state = on_gpu.prefill(on_gpu.prepare(PAGES["tiny"]()))
     embeds = model_of(on_gpu).embed(torch.tensor([[5]], device="cuda"))

@@ -13,8 +13,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.engine import synthetic
 from pytest_dsocr.engine.places import DEFAULT_SEED
-from pytest_dsocr.engine.synthetic import fill, synthetic_fingerprint
+from pytest_dsocr.engine.synthetic import fill, fill_on_device, synthetic_fingerprint
 from pytest_dsocr.engine.weights import INDEX, fingerprint, load_weights, read_headers, save_weights
 from tests.sizes import SYNTHETIC
 
@@ -156,6 +157,20 @@ def test_the_fingerprint_is_the_recorded_one_and_tells_seeds_sizes_and_shapes_ap
     prints = [synthetic_fingerprint(arch, DEFAULT_SEED) for arch in architectures]
     prints += [synthetic_fingerprint(tiny, seed) for seed in (0, 1)]
     assert len(set(prints)) == 5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("blocks_at_once", [1, 7, 1 << 20])
+def test_a_device_makes_the_same_values(
+    blocks_at_once: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tensors are split, or computed together; some end within a block of 16 values, or within a word of 4."""
+    model = nn.ModuleDict({str(n): nn.Linear(n, 3) for n in (1, 5, 40)}).to(dtype)
+    fill(model)
+    made = {name: torch.zeros_like(parameter) for name, parameter in model.named_parameters()}
+    monkeypatch.setattr(synthetic, "BLOCKS_AT_ONCE", blocks_at_once)
+    assert sum(fill_on_device(made, DEFAULT_SEED)) == sum(one.nbytes for one in made.values())
+    assert all(made[name].equal(parameter) for name, parameter in model.named_parameters())
 
 
 def test_a_tensor_of_no_known_kind_is_refused() -> None:

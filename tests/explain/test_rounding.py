@@ -15,8 +15,10 @@ from pytest_dsocr.compare.seams import OF_BLOCKS, compare_rounding, known_effect
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.catalogue import groups, mistakes
-from pytest_dsocr.explain.mistake import Changes
+from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.explain.mistake import Changes, model_of
 from pytest_dsocr.explain.parts import ComputedPart, parts_of
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.rounding import Rounder
@@ -185,3 +187,15 @@ def test_without_memory_a_note_says_what_was_not_looked_at(monkeypatch: pytest.M
         report, _ = run("clip.activation-1.7", tmp_path)
     assert report.passes
     assert [note for note in notes if note.startswith("rounding was not looked at")]
+
+
+def test_one_load_gives_the_vendors_engine_the_truth_and_the_donor(monkeypatch: pytest.MonkeyPatch) -> None:
+    resources = RunResources(Setup("synthetic:tiny", dtype="bfloat16"), Explainer(SETUP, 0))
+    own = resources.rounder_within(None)
+    vendor = own.vendor
+    monkeypatch.delattr(Engine, "from_checkpoint")
+    assert resources.donor.engine is vendor
+    pairs = zip(*(model_of(engine).parameters() for engine in (own.truth, vendor)), strict=True)
+    assert all(wide.dtype == torch.float32 and wide.equal(narrow.float()) for wide, narrow in pairs)
+    assert vendor.model.dtype == torch.bfloat16
+    assert not own.truth.pipeline.autocast

@@ -188,3 +188,26 @@ def test_a_reading_needs_no_reference(repository: Repository, reference: str, fi
     result = repository.run(READING + TEST_TEXT if first == "reading" else TEST_TEXT + READING)
     result.assert_outcomes(passed=2, errors=1)
     assert repository.pytester.path.joinpath("read.txt").read_text() == "page.png\n"
+
+
+SKIPPING = """
+    import pytest
+
+    @pytest.fixture(scope="{scope}")
+    def dsocr_reference():
+        pytest.skip("of my own")
+"""
+WITH_AND_WITHOUT = """
+    def test_both(dsocr_subject, dsocr_reference):
+        assert False
+
+    def test_one(dsocr_subject):
+        assert dsocr_subject
+"""
+
+
+@pytest.mark.parametrize("scope", ["function", "session"])
+def test_a_subject_does_not_need_the_reference_that_loads_meanwhile(scope: str, repository: Repository) -> None:
+    repository.pytester.makeconftest(SKIPPING.format(scope=scope))
+    result = repository.run(WITH_AND_WITHOUT, "--dsocr-reference=engine")
+    result.assert_outcomes(passed=1, skipped=1)

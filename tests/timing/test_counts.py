@@ -1,5 +1,7 @@
 """Needless work is named by its own sign, and by no other; and what differs between two measurements."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -178,3 +180,24 @@ def test_the_first_steps_are_enough_where_late_ones_are_not_asked_for(probe: Pro
         walk.whole()
         assert len(walk.watch.laps["decode"]) == steps
     assert len(made.left.tokens) == 2 * FEW + 4, "the text is made of the longest walk"
+
+
+COMPILED = """
+import sys
+import torch
+from pytest_dsocr.timing.probe.counting import Counting
+
+with Counting() as counting:
+    torch.ones(3) + 1
+print(counting.operators, "torch._dynamo" in sys.modules)
+double = torch.compile(lambda x: x * 2 + 1, backend="eager")
+with Counting() as counting:
+    double(torch.ones(3))
+print(counting.operators)
+"""
+
+
+def test_operators_are_counted_without_the_compiler_and_of_what_it_compiled() -> None:
+    """Importing torch's compiler takes 4 s, and a subject that compiles has done it."""
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False", "3"]

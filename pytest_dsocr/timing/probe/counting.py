@@ -6,10 +6,11 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from itertools import pairwise
 from statistics import mean
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -164,6 +165,16 @@ class Counting(TorchDispatchMode):
         self.convolutions = 0
         """Number of convolutions: a decoder has none, an image encoder starts with one."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would import its compiler to keep it away from us, which takes 4 s
+
+    def __enter__(self) -> Self:
+        if "torch._dynamo" in sys.modules:
+            _pass_over()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = args, kwargs or {}
         out = func(*args, **given[1])
@@ -173,6 +184,12 @@ class Counting(TorchDispatchMode):
         self.convolutions += name == CONVOLUTION
         self.new_bytes += _new_bytes(given, out)
         return out
+
+
+@cache
+def _pass_over() -> None:
+    """Have torch's compiler, once something has imported it, pass over our counting."""
+    Counting.__torch_dispatch__ = torch.compiler.disable(Counting.__torch_dispatch__)  # type: ignore[method-assign]
 
 
 def _leaves_gpu(name: str, args: Any, out: Any) -> bool:
