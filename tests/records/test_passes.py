@@ -118,17 +118,21 @@ def test_views_of_all_images_in_one_padded_batch_have_no_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("views", "is_known"),
-    [((4, 1), True), ((1, 4), True), ((4, 1, 4, 1), True), ((5,), False), ((2, 2, 1), False), ((1,) * 5, False)],
+    ("views", "crops", "page"),
+    [
+        ((4, 1), [0], [1]),
+        ((1, 4), [1], [0]),
+        ((4, 1, 4, 1), [2], [3]),
+        ((5,), ONE_SIZE, ONE_SIZE),
+        ((2, 2, 1), ONE_SIZE, ONE_SIZE),
+        ((1, 1, 1, 1, 1), ONE_SIZE, ONE_SIZE),
+    ],
 )
-def test_views_of_one_size_are_known_by_whole_calls_alone(views: Sequence[int], is_known: bool) -> None:
+def test_views_of_one_size_are_known_by_whole_calls_alone(
+    views: Sequence[int], crops: list[int] | str, page: list[int] | str
+) -> None:
     places = [CROPS, PAGE._replace(shape=ONE)]
-    last = (
-        {CROPS.name: [len(views) - 1 - views[::-1].index(4)], PAGE.name: [len(views) - 1 - views[::-1].index(1)]}
-        if is_known
-        else {}
-    )
-    assert of(places, *chunks(*views)) == (last or {CROPS.name: ONE_SIZE, PAGE.name: ONE_SIZE})
+    assert of(places, *chunks(*views)) == {CROPS.name: crops, PAGE.name: page}
 
 
 def places(prompt: int = 5, images: int = 1) -> dict[str, Place]:
