@@ -10,10 +10,10 @@ from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.inputs import compare_inputs
 from pytest_dsocr.compare.output import Tie, compare_output, is_sure
 from pytest_dsocr.compare.readings import Readings
-from pytest_dsocr.compare.seams import compare_rounding, compare_seam
+from pytest_dsocr.compare.seams import compare_rounding, compare_seam, is_reordered
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens, does_not_end
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, lost, not_compared, worst
+from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, lost, not_compared, worst
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.models import VISION
@@ -43,7 +43,7 @@ def compare_observations(actual: SubjectResult, expected: ReferenceResult, limit
     yield from _inputs(actual, expected)
     names = in_stage_order({**actual.seams, **expected.seams})
     seams = {one.what: one for name in names for one in _seam(name, actual, expected.seams, limits)}
-    yield from (_of_views_in_order(one, seams) for one in seams.values())
+    yield from (_of_known_order(one, seams, actual, expected.seams) for one in seams.values())
     for stage, rounding in actual.rounding.items():
         yield compare_rounding(stage, rounding, limits.rounding)
     decoding = list(_decoding(actual, expected, limits))
@@ -89,17 +89,16 @@ def _seam(name: str, actual: SubjectResult, expected: Mapping[str, Seam], limits
         yield compare_seam(name, actual.seams.get(name), expected.get(name), limits.of_seam(name), limits.usual)
 
 
-def _of_views_in_order(found: Comparison, seams: Mapping[str, Comparison]) -> Comparison:
-    """Leave out a block that has the right values in other places, if what the stage gives for these views is right.
-
-    The subject encodes the views in another order then, and puts them back.
-    """
-    tensor = found.tensor
-    of_stage = seams.get(str(tensor.whole))
-    is_right = tensor.block is not None and of_stage is not None and of_stage.verdict in RIGHT
-    if found.verdict is Verdict.WRONG and Symptom.SHUFFLED in found.signs and is_right and tensor.view == "crops":
-        return not_compared(found.what, Reason.NOT_BY_BLOCK, f"{Reason.NOT_BY_BLOCK}: {OTHER_ORDER}")
-    return found
+def _of_known_order(
+    found: Comparison, seams: Mapping[str, Comparison], actual: SubjectResult, expected: Mapping[str, Seam]
+) -> Comparison:
+    """Leave out a block with the crops in another order, if what the stage gives of them is right."""
+    name, tensor = found.what, found.tensor
+    of_stage = seams.get(str(tensor.whole)) if tensor.block is not None and tensor.view == "crops" else None
+    if of_stage is None or found.verdict is not Verdict.WRONG or of_stage.verdict not in RIGHT:
+        return found
+    is_other = name in actual.seams and is_reordered(actual.seams[name], expected[name])
+    return not_compared(name, Reason.NOT_BY_BLOCK, f"{Reason.NOT_BY_BLOCK}: {OTHER_ORDER}") if is_other else found
 
 
 def _decoding(actual: SubjectResult, expected: ReferenceResult, limits: Tolerances) -> Iterator[Comparison]:

@@ -19,7 +19,7 @@ from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import Seam
 
-Shape = tuple[int, ...]
+CallShape = tuple[int, ...]
 BlockName = tuple[str, int]
 """A stage, and the depth of one of its blocks."""
 T = TypeVar("T")
@@ -30,9 +30,9 @@ SURPLUS = "calls have more views or tokens than the page and the prompt, as padd
 
 @dataclass
 class Pass(Generic[T]):
-    """One call of a block."""
+    """Single call of a block."""
 
-    shape: Shape
+    shape: CallShape
     out: T
 
 
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
     name: str
     """Name of the seam, such as ``STAGE.page/3``."""
-    shape: Shape
+    shape: CallShape
     """``[views, ..., C]``, or ``[1, S, C]`` of the prompt."""
     axis: int
     """Dimension along which calls are joined: 0 for views, 1 for the prompt's tokens."""
@@ -53,7 +53,7 @@ class Place(NamedTuple):
         """Whether a tensor of this shape is all that one run of the stage gives."""
         return self.run == self.shape[self.axis]
 
-    def takes(self, shape: Shape) -> bool:
+    def takes(self, shape: CallShape) -> bool:
         """Return whether a call of this shape may be a part of the tensor."""
         own, other = list(self.shape), list(shape)
         return len(own) == len(other) and own[: self.axis] + own[self.axis + 1 :] == (
@@ -64,7 +64,7 @@ class Place(NamedTuple):
         """Join the outputs of calls; of several images, the first one's views are kept."""
         return (parts[0] if len(parts) == 1 else torch.cat([*parts], self.axis))[: self.shape[0]]
 
-    def is_padded(self, shape: Shape) -> bool:
+    def is_padded(self, shape: CallShape) -> bool:
         """Return whether a call has more tokens a row, or as many in more rows. One with fewer has lost some."""
         width = shape[-1] == self.shape[-1]
         return width and (prod(shape[1:]), shape[0]) > (prod(self.shape[1:]), self.shape[0])
@@ -107,7 +107,7 @@ class Passes(Generic[T]):
         self._places = {block: [*own] for block, own in (places or {}).items()}
         self._passes: dict[BlockName, list[Pass[T]]] = {}
 
-    def wants(self, block: BlockName, shape: Shape) -> bool:
+    def wants(self, block: BlockName, shape: CallShape) -> bool:
         """Return whether a pass may belong to a tensor."""
         if not self._are_vendors:
             return block in self._places
@@ -116,7 +116,7 @@ class Passes(Generic[T]):
         known += [own] * is_new
         return is_new
 
-    def is_whole(self, block: BlockName, shape: Shape) -> bool:
+    def is_whole(self, block: BlockName, shape: CallShape) -> bool:
         """Return whether a pass is a tensor of its own, which need not be joined."""
         return any(place.is_whole and place.shape == shape for place in self._places[block])
 
@@ -132,7 +132,10 @@ class Passes(Generic[T]):
                     yield block, place, run
 
     def _may_be_cut(self, block: BlockName, place: Place, run: Sequence[Pass[T]] | str) -> bool:
-        """Return whether calls are missing: these are not enough, or another run of vision or prefill has begun."""
+        """Return whether an error prevented calls.
+
+        These are too few, or another run of vision or prefill has begun.
+        """
         begun = [
             _begun(passes, other)
             for name, passes in self._passes.items()
@@ -148,7 +151,7 @@ def _begun(passes: Sequence[Pass[T]], place: Place) -> int:
     return -(-sum(one.shape[place.axis] for one in passes if place.takes(one.shape)) // place.run)
 
 
-def _vendors(block: BlockName, shape: Shape) -> Place:
+def _vendors(block: BlockName, shape: CallShape) -> Place:
     """Return the place of a call of the vendor's code: a page is one view, and crops are at least two."""
     (stage, depth), axis = block, int(block[0] == PREFILL)
     view = "" if axis else "crops" if shape[0] > 1 else "page"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pytest_dsocr.contract import GRID
-from pytest_dsocr.records.passes import ONE_SIZE, SURPLUS, Pass, Passes, Place, Shape, placed, places_of
+from pytest_dsocr.records.passes import ONE_SIZE, SURPLUS, CallShape, Pass, Passes, Place, placed, places_of
 from pytest_dsocr.records.reference_result import Seam
 
 CROPS, PAGE = Place("clip.crops/0", (4, 101, 8), 0, 4), Place("clip.page/0", (1, 257, 8), 0, 1)
@@ -14,13 +14,13 @@ ONE, WHOLE = (1, 101, 8), PAGE.shape
 PROMPT = Place("prefill/0", (1, 278, 8), 1, 278)
 
 
-def of(places: Sequence[Place], *shapes: Shape) -> dict[str, Sequence[int] | str]:
+def of(places: Sequence[Place], *shapes: CallShape) -> dict[str, Sequence[int] | str]:
     """Return the numbers of the calls that make up each tensor, or the reason that it has none."""
     runs = placed([Pass(shape, number) for number, shape in enumerate(shapes)], places)
     return {place.name: run if isinstance(run, str) else [one.out for one in run] for place, run in runs}
 
 
-def chunks(*views: int) -> list[Shape]:
+def chunks(*views: int) -> list[CallShape]:
     return [(number, 101, 8) for number in views]
 
 
@@ -38,12 +38,12 @@ def chunks(*views: int) -> list[Shape]:
     ],
 )
 def test_calls_for_views_are_joined_and_the_last_run_counts(
-    shapes: list[Shape], crops: list[int], page: list[int]
+    shapes: list[CallShape], crops: list[int], page: list[int]
 ) -> None:
     assert of([CROPS, PAGE], *shapes) == {CROPS.name: crops, PAGE.name: page}
 
 
-def tokens(*lengths: int) -> list[Shape]:
+def tokens(*lengths: int) -> list[CallShape]:
     return [(1, length, 8) for length in lengths]
 
 
@@ -60,7 +60,7 @@ def tokens(*lengths: int) -> list[Shape]:
         ([*tokens(278), (2, 1, 8), *tokens(256, 22)], [2, 3]),
     ],
 )
-def test_chunks_of_a_prompt_are_joined_without_decode_steps(shapes: list[Shape], calls: list[int]) -> None:
+def test_chunks_of_a_prompt_are_joined_without_decode_steps(shapes: list[CallShape], calls: list[int]) -> None:
     assert of([PROMPT], *shapes) == {PROMPT.name: calls}
 
 
@@ -79,7 +79,7 @@ def test_chunks_of_a_prompt_are_joined_without_decode_steps(shapes: list[Shape],
         (PROMPT, [(4, 278, 8)]),
     ],
 )
-def test_padded_batches_and_calls_that_do_not_add_up_have_no_place(place: Place, shapes: list[Shape]) -> None:
+def test_padded_batches_and_calls_that_do_not_add_up_have_no_place(place: Place, shapes: list[CallShape]) -> None:
     assert of([place], *shapes) == {place.name: SURPLUS}
 
 
@@ -98,7 +98,9 @@ def test_padded_batches_and_calls_that_do_not_add_up_have_no_place(place: Place,
         (PROMPT, [(1, 278, 16)], [0]),
     ],
 )
-def test_shapes_that_only_a_wrong_port_gives_are_handed_on(place: Place, shapes: list[Shape], calls: list[int]) -> None:
+def test_shapes_that_only_a_wrong_port_gives_are_handed_on(
+    place: Place, shapes: list[CallShape], calls: list[int]
+) -> None:
     assert of([place], *shapes) == {place.name: calls}
 
 

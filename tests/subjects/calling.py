@@ -144,7 +144,7 @@ class LostToken(Pipeline[Any]):
         return self.decoded(embedded(self, inputs, features), [0])
 
     def decoded(self, embeds: Tensor, first: list[int]) -> DecodeState[Any]:
-        """Run the prompt with other tokens in place of its first two."""
+        """Run the prompt with other tokens at its start."""
         embeds = torch.cat([embeds[:, first], embeds[:, 2:]], dim=1)
         with self.running(PREFILL):
             cache = self.model.new_cache()
@@ -158,11 +158,15 @@ class ExtraToken(LostToken):
         return self.decoded(embedded(self, inputs, features), [0, 0, 1])
 
 
+class OwnCalls(EngineSubject):
+    """An engine that is not the reference's."""
+
+
 def called(engine: Engine[Any], kind: type[Pipeline[Any]]) -> EngineSubject:
     """Return an engine's model as a subject that calls its modules in a way of its own."""
     own = Engine(engine.model, engine.tokenizer, policy=engine.policy, instrument="off")
     own.pipeline = kind(own.model, own.stages, autocast=own.pipeline.autocast)
-    return EngineSubject(own)
+    return OwnCalls(own)
 
 
 def _factory(kind: type[Pipeline[Any]]) -> Callable[[Setup], EngineSubject]:
