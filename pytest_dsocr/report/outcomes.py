@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -228,7 +228,13 @@ def remarks(cases: Sequence[CaseResult]) -> Iterator[str]:
     """Yield a sentence for each thing that the cases together cannot show."""
     if cases and not any(sides for case in cases for sides in case.boxes.values()):
         yield NO_BOXES
-    by_block: dict[str, dict[str, None]] = {}
+    for why, stages in not_by_block(cases).items():
+        yield f"{listed([*stages])} {why}; what each stage gives is compared"
+
+
+def not_by_block(cases: Sequence[CaseResult]) -> Mapping[str, Collection[str]]:
+    """Return the stages with blocks that the subject's calls make incomparable, by the reason."""
+    found: dict[str, dict[str, None]] = {}
     for one in (one for case in cases for one in case.comparisons if one.reason == Reason.NOT_BY_BLOCK):
-        by_block.setdefault(one.measured, {})[TensorName.parse(one.what).stage] = None
-    yield from (f"{listed([*stages])} {why}; what each stage gives is compared" for why, stages in by_block.items())
+        found.setdefault(one.measured, {})[TensorName.parse(one.what).stage] = None
+    return found
