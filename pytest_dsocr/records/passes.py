@@ -81,14 +81,16 @@ def places_of(seams: Mapping[str, Seam], inputs: Mapping[str, Tensor]) -> Places
         inputs: the subject's own.
     """
     found: dict[BlockName, list[Place]] = {}
-    grids = [(columns, rows) for columns, rows in inputs[GRID].tolist()]
-    views = {"page": len(grids), "crops": sum(map(crop_count, grids))}
+    grids = inputs[GRID].tolist()
     for name, seam in seams.items():
         (stage, view, depth), shape = TensorName.parse(name), seam.shape
         if depth is not None:
-            one_image = {view: shape[0]} if len(grids) == 1 else views
-            axis, run = (1, inputs["input_ids"].shape[1]) if stage == PREFILL else (0, one_image[view])
-            found.setdefault((stage, depth), []).append(Place(name, shape, axis, run))
+            axis, run = 0, shape[0]
+            if stage == PREFILL:
+                axis, run = 1, inputs["input_ids"].shape[1]
+            elif len(grids) > 1:
+                run = sum(crop_count((grid[0], grid[1])) for grid in grids) if view == "crops" else len(grids)
+            found.setdefault((stage, depth), []).append(Place(name, shape, axis, max(run, 1)))
     return found or None
 
 
