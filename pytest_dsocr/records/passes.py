@@ -136,7 +136,7 @@ class Passes(Generic[T]):
     def _may_be_cut(self, block: BlockName, place: Place, run: Sequence[Pass[T]] | str) -> bool:
         """Return whether an error prevented calls.
 
-        These are too few, or another run of vision or prefill has begun.
+        The calls are too few, or another run of vision or prefill has begun.
         """
         begun = [
             _begun(passes, other)
