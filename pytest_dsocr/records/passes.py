@@ -134,10 +134,7 @@ class Passes(Generic[T]):
                     yield block, place, run
 
     def _may_be_cut(self, block: BlockName, place: Place, run: Sequence[Pass[T]] | str) -> bool:
-        """Return whether an error prevented calls.
-
-        The calls are too few, or another run of vision or prefill has begun.
-        """
+        """Return whether calls are missing: this run is not whole, or a later one has started."""
         begun = [
             _begun(passes, other)
             for name, passes in self._passes.items()
