@@ -49,11 +49,14 @@ OF_STAGES: Mapping[str, tuple[Pick, ...]] = {
 """Mistakes of a stage that no group is named after."""
 DEEPER = "offer {}stages ({}) to see which breaks first"
 OR = ", or "
+OF_SHAPE = "a shape alone names no mistake: the numbers of views, tokens and channels that reach this module"
 
 
 def hint(divergence: Divergence, family: ModelSpec) -> str:
     """Return the things to check first, in words."""
     scene = divergence.scene
+    if Symptom.OTHER_SHAPE in scene.first.signs and scene.first.stage in TENSORS:
+        return OF_SHAPE
     if scene.first.stage == "text" and not scene.right("tokens"):
         return _of_text_alone(scene)
     checked = OR.join(dict.fromkeys(one.words for one in _likely(scene, family))) or f"what makes {scene.first.what}"

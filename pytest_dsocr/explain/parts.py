@@ -26,6 +26,7 @@ from pytest_dsocr.models.spec import PIXELS, PREFILL
 from pytest_dsocr.records.block_seams import BlockPass, watch_passes
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.names import TensorName
+from pytest_dsocr.records.passes import Places
 from pytest_dsocr.subjects.checked import CheckedSubject
 
 
@@ -81,13 +82,18 @@ def _of_prompt(engine: Engine[Any], x_BTC: Tensor) -> tuple[Rope, Any]:
     return Rope(model_of(engine).model.inv_freq, positions, x_BTC.dtype), cache
 
 
-def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor]) -> list[ComputedPart]:
+def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor], places: Places | None = None) -> list[ComputedPart]:
     """Run a subject's vision and prompt, and return the parts that can be computed again.
 
     These are its stages for each view. A subject with named modules also has its blocks, which come first.
+
+    Args:
+        asked: the subject.
+        inputs: its own.
+        places: see :class:`~pytest_dsocr.records.passes.Passes`.
     """
     find = asked.subject.module if asked.level >= Level.MODULES else None
-    with torch.no_grad(), watch_passes(find) if find else nullcontext(list[BlockPass]()) as passes:
+    with torch.no_grad(), watch_passes(find, places) if find else nullcontext(list[BlockPass]()) as passes:
         seams = asked.vision(inputs, partial=True)
         if find:
             asked.prefill(inputs, seams.get("vision_fusion"))

@@ -132,6 +132,8 @@ class SubjectResult:
     seams: Mapping[str, Seam] = field(default_factory=dict)
     """Seams as in an observation, in the stages' order. A subject with named modules adds ``STAGE.page/3`` (the output
     of that block) and ``prefill/3``."""
+    unplaced: Mapping[str, str] = field(default_factory=dict)
+    """Why seams of blocks cannot be compared, by name: the calls do not tell the place of their values."""
     promised: frozenset[str] = frozenset()
     """Names of the seams that the subject says it returns."""
     prefill_best: Best | None = None

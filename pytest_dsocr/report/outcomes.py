@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_dsocr.base.reading import Count
-from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.base.words import listed
+from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.contract.prompt import CHECK_BOXES
 from pytest_dsocr.records.config import MISSING
-from pytest_dsocr.records.names import ComparisonKind, ComparisonName
+from pytest_dsocr.records.names import ComparisonKind, ComparisonName, TensorName
 from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, Fault, OutsideLimits
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.words import rerun
@@ -227,3 +228,13 @@ def remarks(cases: Sequence[CaseResult]) -> Iterator[str]:
     """Yield a sentence for each thing that the cases together cannot show."""
     if cases and not any(sides for case in cases for sides in case.boxes.values()):
         yield NO_BOXES
+    for why, stages in not_by_block(cases).items():
+        yield f"{listed([*stages])} {why}; what each stage gives is compared"
+
+
+def not_by_block(cases: Sequence[CaseResult]) -> Mapping[str, Collection[str]]:
+    """Return the stages with blocks that the subject's calls make incomparable, by the reason."""
+    found: dict[str, dict[str, None]] = {}
+    for one in (one for case in cases for one in case.comparisons if one.reason == Reason.NOT_BY_BLOCK):
+        found.setdefault(one.measured, {})[TensorName.parse(one.what).stage] = None
+    return found

@@ -27,6 +27,7 @@ from pytest_dsocr.explain.rounding import Rounder
 from pytest_dsocr.explain.stage_costs import cost_of_stages
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Config, Level, Setup, SubjectFaultError
+from pytest_dsocr.records.passes import places_of
 from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.records.subject_result import ROUNDED_DTYPES
 from pytest_dsocr.reference.engine import EngineReference, open_engine_reference
@@ -220,7 +221,8 @@ def _with_rounding(exchange: CaseRun, subject: TextSubject, rounder: Rounder) ->
     if answer.input_tensors is None or answer.level < Level.STAGES or answer.fault:
         return exchange
     try:
-        rounding = rounder.measure(parts_of(CheckedSubject(subject), answer.input_tensors))
+        places = places_of(exchange.expected.seams, answer.input_tensors)
+        rounding = rounder.measure(parts_of(CheckedSubject(subject), answer.input_tensors, places))
         stages = cost_of_stages(rounder.vendor, answer, exchange.expected) if rounder.fewer_bits else {}
         return replace(exchange, answer=replace(answer, rounding=rounding), stages=stages)
     except (SubjectFaultError, MachineError, OutOfMemoryError) as error:

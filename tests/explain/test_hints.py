@@ -1,5 +1,6 @@
 """Hints name the known mistakes that fit the symptoms, the likeliest first."""
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -74,6 +75,16 @@ def test_the_likeliest_mistakes_are_reported(found: Sequence[Comparison], words:
     assert words in message
     assert message.count(", or ") < MOST
     assert ("offer inputs and stages" in message) is (found[0].what == "text")
+
+
+@pytest.mark.parametrize("what", ["sam.crops/1", "clip.page", "prefill/0"])
+def test_a_shape_alone_names_no_mistake(what: str) -> None:
+    page = what.replace("crops", "page")
+    found = hint(
+        broken(*[right(page)] * (page != what), wrong(what, Symptom.OTHER_SHAPE, error=math.inf)), DEEPSEEK_OCR
+    )
+    assert not [one.id for one in mistakes(DEEPSEEK_OCR).values() if one.words in found]
+    assert "position" not in found
 
 
 def test_hints_of_several_pages_agree_on_what_all_of_them_name() -> None:
