@@ -1,16 +1,18 @@
 """Models and processes that a run needs besides its two sides, kept from case to case."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
 from pytest_dsocr.compare.tolerances import Budget
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.explain.overflow import HALF
 from pytest_dsocr.explain.rounding import Rounder
 from pytest_dsocr.records.config import Config, Setup
 from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.reference.opening import WantedReference
+from pytest_dsocr.run.half import HalfRange
 from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 
 
@@ -44,6 +46,13 @@ class RunResources:
     def donor(self) -> EngineSubject:
         """An engine that supplies the tensors which a recording does not contain."""
         return engine_subject(self.setup)
+
+    @cached_property
+    def half(self) -> HalfRange:
+        """The range of float16, for a subject that computes in it."""
+        is_own = self.setup.dtype == HALF
+        rounder = self.rounder_within(None) if is_own else Rounder(replace(self.setup, dtype=HALF), 0.0)
+        return HalfRange(self.setup.checkpoint, rounder)
 
     def rounder_within(self, budget: Budget | None) -> Rounder:
         """Return the rounder for a subject with this budget."""
