@@ -150,7 +150,7 @@ class Explanation:
     pages: int = 0
     """Number of pages on which a text's candidates were tried so far; 0 for anything but a text."""
     advice: str = ""
-    """What to check; empty if the hint of the first divergence says it."""
+    """Thing to check; empty if the hint of the first divergence names it."""
 
 
 @dataclass(frozen=True, eq=False)

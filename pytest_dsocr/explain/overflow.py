@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +18,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 from pytest_dsocr.models import STAGES
 from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.subject_result import HALF
 from pytest_dsocr.subjects.checked import CheckedSubject
 
-HALF = "float16"
 LARGEST = torch.finfo(torch.float16).max
 ENDS = f"{HALF} ends at {LARGEST:.0f}"
 DECODER = "the decoder"
@@ -32,7 +32,7 @@ class Overflow(NamedTuple):
     stage: str
     """Name of its stage; empty if its module is unknown."""
     place: str
-    """Its module in words, such as ``SAM's block 3``."""
+    """Module in words, such as ``SAM's block 3``."""
     operation: str
     """Torch's name of the operation."""
     reaches: float
@@ -67,6 +67,11 @@ class OverflowWatch(TorchDispatchMode):
         self._running = running
         self.found: Overflow | None = None
         self.reaches: dict[str, float] = {}
+
+    def __enter__(self) -> Self:
+        """Start watching."""
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and look at its values in float16."""
@@ -158,10 +163,11 @@ def _is_half(value: Any) -> bool:
 
 
 def _is_mask(value: Any) -> bool:
-    """Return whether an operand forbids places: by the least number of float16, or by minus infinity."""
+    """Return whether an operand forbids places: by the least number of its dtype, or by minus infinity."""
     if isinstance(value, float):
         return not math.isfinite(value)
-    return _is_half(value) and value.numel() > 0 and not float(value.abs().max()) < LARGEST
+    is_floating = isinstance(value, Tensor) and value.is_floating_point() and value.numel() > 0
+    return is_floating and not float(value.abs().max()) < torch.finfo(value.dtype).max
 
 
 def _copied(value: Any) -> Any:

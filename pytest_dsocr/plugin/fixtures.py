@@ -266,7 +266,7 @@ def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> N
 
 def _check_range(request: pytest.FixtureRequest, subject: Any, own: Config) -> None:
     """Stop a run that compares in float16, if its first page cannot be judged there; see ``run.half``."""
-    from pytest_dsocr.explain.overflow import HALF
+    from pytest_dsocr.records.subject_result import HALF
     from pytest_dsocr.run.case import dtype_of
 
     named = request.config.stash.get(NAMED, None)

@@ -22,14 +22,13 @@ from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.explain import sentence
-from pytest_dsocr.explain.overflow import HALF
 from pytest_dsocr.explain.parts import parts_of
 from pytest_dsocr.explain.rounding import Rounder
 from pytest_dsocr.explain.stage_costs import cost_of_stages
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Config, Level, Setup, SubjectFaultError
 from pytest_dsocr.records.provenance import RecordingKey
-from pytest_dsocr.records.subject_result import ROUNDED_DTYPES
+from pytest_dsocr.records.subject_result import HALF, ROUNDED_DTYPES
 from pytest_dsocr.reference.engine import EngineReference, open_engine_reference
 from pytest_dsocr.reference.goldens import recording_places
 from pytest_dsocr.reference.live import LiveReference

@@ -14,13 +14,14 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.explain.overflow import HALF, LARGEST, Overflow, WatchedPage, place_of, watched_page
+from pytest_dsocr.explain.overflow import LARGEST, Overflow, WatchedPage, place_of, watched_page
 from pytest_dsocr.explain.rounding import Rounder
 from pytest_dsocr.models import STAGES as OF_MODEL
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Level, NotOfferedError, SubjectFaultError
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import Seam
+from pytest_dsocr.records.subject_result import HALF
 from pytest_dsocr.reference.engine import EngineReference
 from pytest_dsocr.reference.protocol import Reference, ReferenceFaultError
 from pytest_dsocr.subjects.calls import current

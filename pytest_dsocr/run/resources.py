@@ -7,10 +7,10 @@ from typing import Self
 from pytest_dsocr.compare.tolerances import Budget
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.explain.explainer import Explainer
-from pytest_dsocr.explain.overflow import HALF
 from pytest_dsocr.explain.rounding import Rounder
 from pytest_dsocr.records.config import Config, Setup
 from pytest_dsocr.records.provenance import RecordingKey
+from pytest_dsocr.records.subject_result import HALF
 from pytest_dsocr.reference.opening import WantedReference
 from pytest_dsocr.run.half import HalfRange
 from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
