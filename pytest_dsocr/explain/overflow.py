@@ -1,4 +1,4 @@
-"""The first operation of vision and the prompt that leaves the range of float16, and the value that it reaches.
+"""The first operation of a page that leaves the range of float16, and the value that it reaches.
 
 An overflow need not leave an infinity behind: the square of a large value is infinite, and a division by it gives 0. So
 every operation is watched, and not only the tensors that a block hands on.
@@ -45,12 +45,12 @@ class Overflow(NamedTuple):
 
 @dataclass(frozen=True)
 class WatchedPage:
-    """Vision and prompt of one page, with every operation of them watched."""
+    """Vision, prompt and steps of one page, with every operation of them watched."""
 
     overflow: Overflow | None
     """The first one; None if every value is in range, or if the operations cannot be seen."""
     reaches: Mapping[str, float]
-    """Largest value in float16 by place."""
+    """Largest value in float16 by place, without masks of the least number."""
     seams: Mapping[str, Tensor]
     """Outputs of the stages."""
 
@@ -84,9 +84,9 @@ class OverflowWatch(TorchDispatchMode):
 
     def _look(self, func: Any, given: Any, largest: float) -> None:
         stage, place = place_of(self._running[-1] if self._running else "")
-        if largest <= LARGEST:
+        if largest < LARGEST:
             self.reaches[place] = max(largest, self.reaches.get(place, 0.0))
-        elif not any(map(_is_mask, tree_leaves(given))):
+        elif largest > LARGEST and not any(map(_is_mask, tree_leaves(given))):
             operation = func.name().partition("::")[2].partition(".")[0]
             self.found = Overflow(stage, place, operation, _in_float32(func, given))
 
@@ -103,8 +103,10 @@ def place_of(path: str) -> tuple[str, str]:
     return (PREFILL, f"{DECODER}'s {path.rpartition('.')[2]}") if path else ("", "an operation outside of all modules")
 
 
-def watched_page(asked: CheckedSubject, inputs: Mapping[str, Tensor], names: nn.Module) -> WatchedPage:
-    """Run a page through vision and prompt.
+def watched_page(
+    asked: CheckedSubject, inputs: Mapping[str, Tensor], names: nn.Module, tokens: Sequence[int] = ()
+) -> WatchedPage:
+    """Run a page through vision, prompt and steps.
 
     Operations of other processes, and of kernels that torch does not call, are not seen.
 
@@ -112,6 +114,7 @@ def watched_page(asked: CheckedSubject, inputs: Mapping[str, Tensor], names: nn.
         asked: a subject of stages.
         inputs: its own inputs of the page.
         names: a model with the vendor's names of modules.
+        tokens: fed one by one after the prompt.
     """
     running: list[str] = []
     with ExitStack() as hooks, torch.no_grad():
@@ -120,7 +123,9 @@ def watched_page(asked: CheckedSubject, inputs: Mapping[str, Tensor], names: nn.
             hooks.enter_context(module.register_forward_hook(lambda *_: running.pop() and None))
         watch = hooks.enter_context(OverflowWatch(running))
         seams = asked.vision(inputs, partial=True)
-        _, logits = asked.prefill(inputs, seams.get(FUSION))
+        state, logits = asked.prefill(inputs, seams.get(FUSION))
+        for token in tokens:
+            asked.step(state, token)
     return WatchedPage(watch.found, watch.reaches, {**seams, PREFILL: logits})
 
 

@@ -1,6 +1,6 @@
 """Whether a page can be judged in float16: the vendor's arithmetic stays in range there, or the subject is right."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,18 +42,18 @@ class HalfRange:
 
     checkpoint: str
     rounder: Rounder
-    _seen: dict[str, WatchedPage] = field(default_factory=dict)
+    _seen: dict[tuple[str, Sequence[int]], WatchedPage] = field(default_factory=dict)
 
-    def of_vendor(self, case: Case) -> WatchedPage:
-        """Return the page in the vendor's arithmetic in float16, without its tensors."""
-        if case.id not in self._seen:
+    def of_vendor(self, case: Case, tokens: Sequence[int] = ()) -> WatchedPage:
+        """Return the page in the vendor's arithmetic in float16, with steps along ``tokens``, without its tensors."""
+        if (key := (case.id, tokens)) not in self._seen:
             try:
-                page = _by_engine(self.rounder.vendor, case)
+                page = _by_engine(self.rounder.vendor, case, tokens)
             except (MachineError, OutOfMemoryError) as error:
                 current().note(f"the range of {HALF} was not checked on {case.id}: {str(error).splitlines()[0]}")
                 page = UNSEEN
-            self._seen[case.id] = WatchedPage(page.overflow, page.reaches, {})
-        return self._seen[case.id]
+            self._seen[key] = WatchedPage(page.overflow, page.reaches, {})
+        return self._seen[key]
 
     def check_page(self, case: Case, subject: Any, reference_dtype: str) -> None:
         """Check that a page can be judged, before a test runs.
@@ -82,7 +82,7 @@ class HalfRange:
 
     def check_report(self, report: CaseReport) -> None:
         """Raise ``ReferenceFaultError`` if a case fails where the vendor's arithmetic overflows, or after it."""
-        overflow, first = self.of_vendor(report.case).overflow, report.divergence
+        overflow, first = self.of_vendor(report.case, _spoilt_after(report)).overflow, report.divergence
         if overflow and first and _place(first.scene.first.stage) >= _place(overflow.stage):
             raise self.unjudged(report.case, overflow)
 
@@ -96,12 +96,13 @@ class HalfRange:
     def explained(self, report: CaseReport, subject: Any) -> Explanation | None:
         """Return the explanation of a failure by an overflow of the subject; None if it has none before it."""
         answer, first = report.exchange.answer, report.divergence
-        vendor = self.of_vendor(report.case)
+        tokens = _spoilt_after(report)
+        vendor = self.of_vendor(report.case, tokens)
         if first is None or answer.input_tensors is None or answer.level < Level.STAGES or vendor.overflow:
             return None
         asked, what = CheckedSubject(subject), first.first.what
         try:
-            found = watched_page(asked, answer.input_tensors, model_of(self.rounder.vendor)).overflow
+            found = watched_page(asked, answer.input_tensors, model_of(self.rounder.vendor), tokens).overflow
         except SubjectFaultError:
             return None
         if found and _place(found.stage) <= _place(first.first.stage):
@@ -121,9 +122,15 @@ class HalfRange:
         return all(_agrees(name, own, truth) for name in names)
 
 
-def _by_engine(engine: Engine[Any], case: Case) -> WatchedPage:
+def _spoilt_after(report: CaseReport) -> tuple[int, ...]:
+    """Return the reference's tokens before the subject's first step that is not finite; none if all are finite."""
+    steps = report.exchange.answer.forced or ()
+    return report.exchange.expected.token_ids[: next((k for k, step in enumerate(steps) if step.not_finite), 0)]
+
+
+def _by_engine(engine: Engine[Any], case: Case, tokens: Sequence[int] = ()) -> WatchedPage:
     asked = CheckedSubject(EngineSubject(engine))
-    return watched_page(asked, asked.inputs(case), model_of(engine))
+    return watched_page(asked, asked.inputs(case), model_of(engine), tokens)
 
 
 def _agrees(name: str, actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> bool:

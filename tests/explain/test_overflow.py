@@ -59,6 +59,7 @@ def test_masks_other_dtypes_and_memory_without_values_are_no_overflow(operation:
 def test_the_first_of_several_is_kept_with_the_largest_value_before_it() -> None:
     with OverflowWatch([]) as watch:
         _ = BIG * 2
+        _ = SCORES.masked_fill(SCORES < 0, LEAST)
         _ = BIG * BIG
         _ = BIG.pow(3)
     assert watch.found is not None

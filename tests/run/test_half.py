@@ -1,5 +1,6 @@
 """Real subjects in float16 on weights whose values leave its range, or stay within it."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -36,7 +37,7 @@ from suites.contract.pages import write_page
 from tests.engine.written import write_synthetic
 from tests.report.made import config
 
-SMALL = own_preset("small_view", 256, 256, crop=False)
+SMALL = own_preset("small_view", 128, 128, crop=False)
 IN_BLOCK = ("model.sam_model.blocks.1.mlp.lin2.weight", 3e5)
 IN_NECK = ("model.sam_model.neck.0.weight", 2e3)
 """Weights, and a factor after which a block's output overflows, or only the square of a norm's input."""
@@ -103,6 +104,18 @@ class Overflowing(EngineSubject):
         super().__init__(engine)
         late = self.module("model.vision_model.transformer.layers.1.mlp")
         late.register_forward_hook(lambda _, given, out: out * 1e5)
+
+
+class Late(EngineSubject):
+    """An engine that overflows in decode steps alone."""
+
+    def __init__(self, engine: Any) -> None:
+        super().__init__(engine)
+        self.module("model.layers.1").register_forward_hook(_late)
+
+
+def _late(_module: nn.Module, _given: Any, out: Tensor) -> Tensor:
+    return out * 1e5 if out.shape[1] == 1 else out
 
 
 class Mirrored(EngineSubject):
@@ -190,18 +203,24 @@ def test_the_engine_is_no_reference_beyond_the_range(bench: Callable[..., Bench]
     bench().half.check_reference(bench().case, reference)
 
 
+@pytest.mark.parametrize(
+    ("kind", "first", "place"),
+    [(Overflowing, "clip", "CLIP's block 1"), (Late, "logits", "the decoder's layer 1")],
+)
 def test_an_overflow_of_the_subject_alone_explains_its_failure_and_no_mistake_is_named(
-    bench: Callable[..., Bench],
+    bench: Callable[..., Bench], kind: type[EngineSubject], first: str, place: str
 ) -> None:
     made = bench()
-    report = made.report(made.subject(Overflowing))
+    report = made.report(made.subject(kind))
     explanation = report.exchange.explanation
     assert report.divergence is not None
-    assert report.divergence.first.stage == "clip"
+    assert report.divergence.first.stage == first
     assert explanation is not None
     assert (explanation.mistakes, explanation.is_proven) == ((), False)
-    assert "CLIP's block 1 reaches" in explanation.text
-    assert "the vendor's arithmetic reaches" in explanation.text
+    assert f"{place} reaches" in explanation.text
+    reached = re.search(r"the vendor's arithmetic reaches (\S+) there, below 65504", explanation.text)
+    assert reached is not None
+    assert 0 < float(reached[1]) < LARGEST
     failing = [one for one in report.comparisons if not one.passes]
     assert TestFailure(failing, report, made.config).checks == [explanation.advice]
 
