@@ -116,12 +116,12 @@ def run_case(
     half = resources.half if dtype_of(subject, config.dtype) == HALF else None
     with elapsed.on(COMPARING):
         if half:
-            half.check_reference(case, reference)
+            half.check_reference(case, subject, reference)
         is_in_range = half is None or half.of_vendor(case).overflow is None
         sides = (case, subject, reference, resources)
         report = compare_sides(*sides, limits, rounding=is_in_range, always_read=place == 0, again=again)
         if half:
-            half.check_report(report)
+            half.check_report(report, subject)
         elapsed.move("subject", report.exchange.subject_s)
         elapsed.move("reference", report.exchange.reference_s)
     absent = promised_and_absent(config.level, report)

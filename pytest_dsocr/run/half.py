@@ -42,6 +42,8 @@ class HalfRange:
 
     checkpoint: str
     rounder: Rounder
+    _refused: dict[str, tuple[object, ReferenceFaultError]] = field(default_factory=dict)
+    """Subject and error by page, so that later tests of the page need not compute it again."""
     _seen: dict[tuple[str, Sequence[int]], WatchedPage] = field(default_factory=dict)
 
     def of_vendor(self, case: Case, tokens: Sequence[int] = ()) -> WatchedPage:
@@ -72,26 +74,37 @@ class HalfRange:
         with suppress(NotOfferedError, SubjectFaultError):  # the tests report it
             if reference_dtype != HALF and self._is_right(case, asked, overflow):
                 return
-            raise self.unjudged(case, overflow)
+            raise self._unjudged(case, subject, overflow)
 
-    def check_reference(self, case: Case, reference: Reference) -> None:
-        """Raise ``ReferenceFaultError`` if the engine would have to compute a page's reference beyond the range."""
+    def check_reference(self, case: Case, subject: object, reference: Reference) -> None:
+        """Raise ``ReferenceFaultError`` if the page was refused, or the engine would compute it beyond the range."""
+        refused, error = self._refused.get(case.id, (None, None))
+        if error and refused is subject:
+            raise error
         is_asked = isinstance(reference, EngineReference) and not reference.holds(case)
         if is_asked and reference.provenance.dtype == HALF and (overflow := self.of_vendor(case).overflow):
-            raise self.unjudged(case, overflow)
+            raise self._unjudged(case, subject, overflow)
 
-    def check_report(self, report: CaseReport) -> None:
-        """Raise ``ReferenceFaultError`` if a case fails where the vendor's arithmetic overflows, or after it."""
+    def check_report(self, report: CaseReport, subject: object) -> None:
+        """Raise ``ReferenceFaultError`` if a case fails at the stage where the vendor's arithmetic overflows.
+
+        It fails there as well if it fails later, and this stage was not compared.
+        """
         overflow, first = self.of_vendor(report.case, _spoilt_after(report)).overflow, report.divergence
-        if overflow and first and _place(first.scene.first.stage) >= _place(overflow.stage):
-            raise self.unjudged(report.case, overflow)
+        if overflow is None or first is None or _place(first.scene.first.stage) < _place(overflow.stage):
+            return
+        made = [one for one in report.of(overflow.stage) if one.verdict is not Verdict.NOT_COMPARED]
+        if not made or not all(one.passes for one in made):
+            raise self._unjudged(report.case, subject, overflow)
 
-    def unjudged(self, case: Case, overflow: Overflow) -> ReferenceFaultError:
+    def _unjudged(self, case: Case, subject: object, overflow: Overflow) -> ReferenceFaultError:
         """Return the error that says why a page cannot be judged."""
-        return ReferenceFaultError(
+        error = ReferenceFaultError(
             f"{self.checkpoint} cannot be judged in {HALF}: the vendor's arithmetic overflows on {case.id}, where "
             f"{overflow}; run both in bfloat16 or float32, or compute this in float32 and compare with a recording"
         )
+        self._refused[case.id] = subject, error
+        return error
 
     def explained(self, report: CaseReport, subject: Any) -> Explanation | None:
         """Return the explanation of a failure by an overflow of the subject; None if it has none before it."""

@@ -91,6 +91,23 @@ class Careful(EngineSubject):
         return super().vision(inputs)
 
 
+class CarefulAndWrong(Careful):
+    """The same with a mistake in CLIP."""
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: 1.5 * seam if name == "clip.page" else seam for name, seam in super().vision(inputs).items()}
+
+
+class Misreader:
+    """A subject of text alone that reads something else."""
+
+    times = 0
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        self.times += 1
+        return "something else"
+
+
 def _in_float32(module: nn.Module) -> None:
     module.float()
     module.register_forward_pre_hook(lambda _, given: (given[0].float(),))
@@ -192,6 +209,24 @@ def test_a_subject_that_is_right_there_is_judged(bench: Callable[..., Bench]) ->
     assert report.exchange.answer.rounding == {}, "the vendor's kernels give no rounding to compare with"
 
 
+def test_a_mistake_after_an_overflow_that_the_subject_avoids_is_wrong(bench: Callable[..., Bench]) -> None:
+    made = bench(*IN_NECK)
+    report = made.report(made.subject(CarefulAndWrong))
+    assert report.divergence is not None
+    assert report.divergence.first.stage == "clip"
+
+
+def test_of_text_alone_a_wrong_page_beyond_the_range_has_no_verdict_and_is_read_once(
+    bench: Callable[..., Bench],
+) -> None:
+    made, asked = bench(*IN_NECK), Misreader()
+    made.half.check_page(made.case, asked, "")
+    for _ in range(2):
+        with pytest.raises(ReferenceFaultError, match=UNJUDGED.format("SAM's neck")):
+            made.report(asked)
+    assert asked.times == 1
+
+
 def test_the_engine_is_no_reference_beyond_the_range(bench: Callable[..., Bench]) -> None:
     made = bench(*IN_NECK)
     reference = EngineReference(WantedReference(resolve(str(made.folder)), dtype="float16"))
@@ -199,8 +234,8 @@ def test_the_engine_is_no_reference_beyond_the_range(bench: Callable[..., Bench]
     with pytest.raises(ReferenceFaultError, match=UNJUDGED.format("SAM's neck")):
         made.half.check_page(made.case, made.subject(Careful), "float16")
     with pytest.raises(ReferenceFaultError, match=UNJUDGED.format("SAM's neck")):
-        made.half.check_reference(made.case, reference)
-    bench().half.check_reference(bench().case, reference)
+        made.half.check_reference(made.case, None, reference)
+    bench().half.check_reference(bench().case, None, reference)
 
 
 @pytest.mark.parametrize(
