@@ -92,7 +92,7 @@ class Careful(EngineSubject):
 
 
 class CarefulAndWrong(Careful):
-    """The same with a mistake in CLIP."""
+    """A careful engine with a mistake in CLIP."""
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: 1.5 * seam if name == "clip.page" else seam for name, seam in super().vision(inputs).items()}
