@@ -168,6 +168,8 @@ class Explanation:
     """Whether it is proven: a complete search found one cause alone, and chance is unlikely; see ``explain.proof``."""
     pages: int = 0
     """Number of pages on which a text's candidates were tried so far; 0 for anything but a text."""
+    advice: str = ""
+    """Thing to check; empty if the hint of the first divergence names it."""
 
 
 @dataclass(frozen=True, eq=False)

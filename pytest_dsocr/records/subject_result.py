@@ -11,7 +11,9 @@ from torch import Tensor
 from pytest_dsocr.records.config import Level, SubjectFaultError
 from pytest_dsocr.records.reference_result import Artefact, Best, InputsDigest, NotFinite, Output, Seam, SpanSeen, Step
 
-ROUNDED_DTYPES = ("bfloat16", "float16")
+HALF = "float16"
+"""The dtype that ends at 65504, which values of a model may exceed."""
+ROUNDED_DTYPES = ("bfloat16", HALF)
 """Dtypes of a subject whose rounding is analysed; a float32 subject has narrow limits and needs no analysis."""
 
 

@@ -113,6 +113,8 @@ class TestFailure:
         """Advice of the suite for a test without a case, otherwise the hint of the first break."""
         details = [line for one in self.failing for line in one.details if self.report is None]
         own = [line.removeprefix(CHECK) for line in details if line.startswith(CHECK)]
+        if self.explanation and self.explanation.advice:
+            own = [self.explanation.advice]
         family = self.report.case.family if self.report else family_named(self.config.checkpoint)
         return [*dict.fromkeys(own or ([hint(self.divergence, family)] if self.divergence else []))]
 

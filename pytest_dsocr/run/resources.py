@@ -1,6 +1,6 @@
 """Models and processes that a run needs besides its two sides, kept from case to case."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
@@ -10,7 +10,9 @@ from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.rounding import Rounder
 from pytest_dsocr.records.config import Config, Setup
 from pytest_dsocr.records.provenance import RecordingKey
+from pytest_dsocr.records.subject_result import HALF
 from pytest_dsocr.reference.opening import WantedReference
+from pytest_dsocr.run.half import HalfRange
 from pytest_dsocr.subjects.engine import EngineSubject
 
 
@@ -45,6 +47,13 @@ class RunResources:
         """An engine that supplies the tensors which a recording does not contain: that of rounding, if it is loaded."""
         rounder = next(iter(self._rounders.values()), None) or self.rounder_within(None)
         return EngineSubject(rounder.vendor)
+
+    @cached_property
+    def half(self) -> HalfRange:
+        """The range of float16, for a subject that computes in it."""
+        is_own = self.setup.dtype == HALF
+        rounder = self.rounder_within(None) if is_own else Rounder(replace(self.setup, dtype=HALF), 0.0)
+        return HalfRange(self.setup.checkpoint, rounder)
 
     def rounder_within(self, budget: Budget | None) -> Rounder:
         """Return the rounder for a subject with this budget."""
