@@ -60,7 +60,7 @@ class Rounding:
     bias: float = 0.0
     """Largest ratio of the mean square of the channels' mean differences to what independent rounding leaves of it.
 
-    It is divided by the same ratio of the vendor's kernels, if that is above 1: tokens that are alike round alike."""
+    It is less where that of the vendor's kernels is above the usual, because tokens that are alike round alike."""
     effects: tuple[Effect, ...] = ()
     """Known mistakes that may be part of the difference."""
     tried: int = 0
