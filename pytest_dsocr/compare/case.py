@@ -145,6 +145,12 @@ class Explanation:
     """Comparison that it explains; empty if nothing was tried."""
     mistakes: tuple[str, ...] = ()
     """Ids of the mistakes that it names."""
+    words: tuple[str, ...] = ()
+    """Words of these mistakes."""
+    refuted: frozenset[str] = frozenset()
+    """Ids of the mistakes that were computed and give other values than the subject's."""
+    is_cut_short: bool = False
+    """Whether the time ended before every mistake was tried."""
     is_proven: bool = False
     """Whether it is proven: a complete search found one cause alone, and chance is unlikely; see ``explain.proof``."""
     pages: int = 0

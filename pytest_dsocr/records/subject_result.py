@@ -59,8 +59,8 @@ class Rounding:
     """Largest ratio of the mean square of the channels' mean differences to what independent rounding leaves of it."""
     effects: tuple[Effect, ...] = ()
     """Known mistakes that may be part of the difference."""
-    tried: int = 0
-    """Number of known mistakes that were tried."""
+    tried: tuple[str, ...] = ()
+    """Ids of the known mistakes that were tried."""
     untried: int = 0
     """Number of known mistakes that the time limit left untried."""
     fewer_bits: bool = False

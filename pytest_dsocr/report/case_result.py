@@ -193,7 +193,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
             worst_error=of_number(report.worst_error),
             first_wrong=divergence.first.what if divergence else None,
             right_before=divergence.right if divergence else 0,
-            cause=hint(divergence, report.case.family) if divergence else None,
+            cause=hint(divergence, report.case.family, explanation) if divergence else None,
             explained=explanation.text if explanation else None,
             proven=explanation is not None and explanation.is_proven,
             mistakes=[*explanation.mistakes] if explanation else [],

@@ -114,7 +114,8 @@ class TestFailure:
         details = [line for one in self.failing for line in one.details if self.report is None]
         own = [line.removeprefix(CHECK) for line in details if line.startswith(CHECK)]
         family = self.report.case.family if self.report else family_named(self.config.checkpoint)
-        return [*dict.fromkeys(own or ([hint(self.divergence, family)] if self.divergence else []))]
+        said = [hint(self.divergence, family, self.explanation)] if self.divergence else []
+        return [*dict.fromkeys(own or said)]
 
     @property
     def origin(self) -> FailureOrigin:

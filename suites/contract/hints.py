@@ -8,6 +8,7 @@ from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.presets import Grid, Tiling
 from pytest_dsocr.contract.prompt import TextTokenizer
@@ -33,16 +34,25 @@ def _resembling(among: Iterable[Mistake], make: Callable[[], Any], actual: Any) 
     """Yield the known mistakes among these that reproduce the subject's inputs."""
     from pytest_dsocr.explain.planted import in_contract
 
-    ways = []
-    for one in among:
+    ways, every = [], [*among]
+    for one in every:
         with in_contract(one):
             ways += [one.words] if make() == actual else []
+    yield _said(ways, len(every))
+
+
+def _said(ways: Sequence[str], tried: int) -> str:
+    """Return the hint of a search: the mistakes that it found, or the number of those that it refuted."""
     if ways:
-        yield f"whether the cause is {OR.join(ways[:MOST])}"
+        return f"whether the cause is {OR.join(ways[:MOST])}"
+    return f"what makes it, as none of {count(tried, 'known mistake')} gives the same"
 
 
 def of_grid(actual: Mapping[Size, Grid], tiling: Tiling) -> Iterator[str]:
-    """Yield the wrong rules that lead to all of these grids, or pairs of mistakes if no single rule does."""
+    """Yield the wrong rules that lead to all of these grids, or pairs of mistakes if no single rule does.
+
+    If none does, the hint is their number: no other hint then names what was refuted.
+    """
     from pytest_dsocr.explain.catalogue.grids import GRIDS, nearest
 
     def leads(rule: Callable[..., Grid], **how: Any) -> bool:
@@ -56,8 +66,7 @@ def of_grid(actual: Mapping[Size, Grid], tiling: Tiling) -> Iterator[str]:
         for (first, one), (second, other) in combinations(known, 2)
         if not one.keys() & other.keys() and leads(nearest, **one, **other)
     ]
-    if ways:
-        yield f"whether the cause is {OR.join(ways[:MOST])}"
+    yield _said(ways, len(rules))
 
 
 def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: ModelSpec) -> Iterator[str]:
