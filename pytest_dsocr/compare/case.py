@@ -16,6 +16,7 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, lost, not_compared, worst
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.describe.description import Description
 from pytest_dsocr.models import VISION
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.block_seams import in_stage_order
@@ -171,6 +172,8 @@ class CaseRun:
     """Findings from giving the subject the reference's tensors, a sentence each."""
     explanation: Explanation | None = None
     """Explanation of the first divergence; None if none was requested."""
+    described: Mapping[str, Description] = field(default_factory=dict)
+    """Relation of the subject's values to the expected ones, by the comparison that breaks first."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Contribution of each stage to the divergence of the next token's distribution, in nats, if a budget is set."""
     readings: tuple[Reading, ...] = ()
@@ -218,6 +221,17 @@ class CaseReport:
     def divergence(self) -> Divergence | None:
         """First divergence of the case, with what to check there; None if nothing is WRONG."""
         return first_divergence(self.comparisons, self.limits.ordinary)
+
+    @property
+    def explanation(self) -> Explanation | None:
+        """Explanation of the first divergence; None if the one that was made is of another comparison."""
+        first, found = self.divergence, self.exchange.explanation
+        return found if first and found and found.what in ("", first.first.what, first.begins) else None
+
+    @property
+    def described(self) -> Description | None:
+        """Description of the first divergence; None if none was made of it."""
+        return self.exchange.described.get(self.divergence.first.what) if self.divergence else None
 
     @cached_property
     def loss(self) -> Mapping[str, float]:

@@ -54,15 +54,20 @@ DEEPER = "offer {}stages ({}) to see which breaks first"
 OR = ", or "
 
 
-def hint(divergence: Divergence, family: ModelSpec, explanation: Explanation | None = None) -> str:
+def hint(
+    divergence: Divergence, family: ModelSpec, explanation: Explanation | None = None, *, is_described: bool = False
+) -> str:
     """Return the things to check first, in words: no mistake that a search has refuted.
 
-    If a search found mistakes and proved none, these are named, and otherwise mistakes that it did not compute.
+    If a search found mistakes and proved none, these are named, and otherwise mistakes that it did not compute. The
+    latter are a guess, which is empty if a description stands in its place.
     """
     scene = divergence.scene
     if scene.first.stage == "text" and not scene.right("tokens"):
         return _of_text_alone(scene)
     of_search = explanation or NO_SEARCH
+    if is_described and not of_search.words:
+        return ""
     open_ones = () if of_search.words else _likely(scene, family, of_search.refuted)
     checked = OR.join(dict.fromkeys((*of_search.words[:MOST], *(one.words for one in open_ones))))
     is_tried = f"not tried{CUT_SHORT * of_search.is_cut_short}" if explanation and open_ones else ""

@@ -35,6 +35,15 @@ class FailureCause(Struct):
     proven: bool
     tests: list[str]
     """Tests that failed from it, the one to read first."""
+    described: str = ""
+    """Measured relation of the first wrong values to the expected ones."""
+
+    @property
+    def said(self) -> str:
+        """Why, and how the values differ."""
+        why = f"{self.why}{' (proven)' * self.proven}" if self.why else ""
+        measured = f"measured: {self.described}" if why and self.described else self.described
+        return "; ".join(filter(None, (why, measured)))
 
 
 def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> list[FailureCause]:
@@ -57,7 +66,8 @@ def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> lis
         named = _named_by(first, proven) if stands else ""
         cause = known(keys, what, named or _hint(what, broken, cases), proven)
         cause.cases += dict.fromkeys((first.id, *(case.id for case in broken)))
-        keys += [key for case in broken for key in (("case", case.id), ("at", what, case.cause or ""))]
+        cause.described = cause.described or _described(first, broken)
+        keys += [key for case in broken for key in (("case", case.id), ("at", what, case.why))]
         keys += [("odd pages",)] * (not causes)
         causes |= dict.fromkeys(keys, cause)
     for test in sorted(failing, key=lambda test: test.nodeid):
@@ -111,6 +121,11 @@ def _named_by(case: CaseResult, proven: bool) -> str:
     if proven:
         return said
     return f"perhaps {said.removeprefix('perhaps ')}" if case.mistakes or (said and case.readings) else ""
+
+
+def _described(first: CaseResult, broken: Sequence[CaseResult]) -> str:
+    """Return the description of the case to read, or else of the first case that has one."""
+    return next((case.described.text for case in (first, *broken) if case.described), "")
 
 
 def _wrong(comparisons: Sequence[ComparisonResult]) -> set[str]:
@@ -177,7 +192,7 @@ def in_words(one: FailureCause) -> str:
     else:
         function, of = function_of(one.tests[0])
         where = f"{one.what} of {function}" if one.what else function + of
-    return f"{where}: {one.why}{' (proven)' * one.proven}" if one.why else where
+    return f"{where}: {one.said}" if one.said else where
 
 
 def also_failed(one: FailureCause, named: int = 0, how: str = "") -> str:
