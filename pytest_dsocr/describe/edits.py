@@ -83,9 +83,9 @@ class Move(NamedTuple):
 
     size: int
     old: int
-    """Its place in the expected sequence."""
+    """Place in the expected sequence."""
     new: int
-    """Its place in the actual one."""
+    """Place in the actual sequence."""
 
 
 def moved(actual: Sequence[Item], expected: Sequence[Item]) -> Move | None:

@@ -29,7 +29,7 @@ class Figure:
 
     box: Box
     pixels: PixelBox
-    """Its place on the page, as the vendor cuts it."""
+    """Place on the page, as the vendor cuts it."""
     actual: Artefact
     expected: Artefact
 

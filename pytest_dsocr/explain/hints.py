@@ -59,8 +59,8 @@ def hint(
 ) -> str:
     """Return the things to check first, in words: no mistake that a search has refuted.
 
-    If a search found mistakes and proved none, these are named, and otherwise mistakes that it did not compute. The
-    latter are a guess, which is empty if a description stands in its place.
+    If a search found mistakes and proved none, these are named, and otherwise mistakes that it did not compute. With a
+    description there is no such guess.
     """
     scene = divergence.scene
     if scene.first.stage == "text" and not scene.right("tokens"):

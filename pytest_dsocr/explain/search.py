@@ -139,8 +139,8 @@ class Search:
         same = [one for apart, one in found if apart <= max(AS_NEAR * least, EXACT if least else 0.0)]
         ids, words, groups = zip(*((one.id, one.words, one.group) for one in same), strict=True)
         others = tuple(one for one in computed if one not in ids)
-        alike = replace(answer, found=ids, words=words, groups=groups, refuted=others)
-        return replace(alike, error=least, explained=least <= limit)
+        named = replace(answer, found=ids, words=words, groups=groups, refuted=others)
+        return replace(named, error=least, explained=least <= limit)
 
     def _left(self, every: Iterable[Mistake]) -> Iterator[Mistake]:
         """Yield the candidates to try, each once: first those that explain the earlier pages."""

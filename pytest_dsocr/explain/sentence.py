@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.case import CaseReport, Explanation
@@ -58,9 +57,9 @@ def of_search(question: Question, answer: SearchResult) -> Explanation | None:
     return _of_search(answer, text, what, is_proven=evidence.is_proof)
 
 
-def _of_search(answer: SearchResult, text: str, what: str, **rest: Any) -> Explanation:
-    of_answer = {"mistakes": answer.found, "words": answer.words, "refuted": frozenset(answer.refuted)}
-    return Explanation(text, what, **of_answer, is_cut_short=bool(answer.untried), **rest)
+def _of_search(answer: SearchResult, text: str, what: str, *, is_proven: bool = False, pages: int = 0) -> Explanation:
+    refuted, is_cut_short = frozenset(answer.refuted), bool(answer.untried)
+    return Explanation(text, what, answer.found, answer.words, refuted, is_cut_short, is_proven, pages)
 
 
 def of_rounding(report: CaseReport) -> Explanation | None:

@@ -133,7 +133,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
     right_before: int
     """Number of right comparisons before the first wrong one."""
     cause: str | None
-    """What to check; None if everything is right, or if ``described`` says it."""
+    """Hint; None if everything is right, or if ``described`` takes its place."""
     explained: str | None
     """Explanation of the first wrong comparison, or how far the search went; None if none was made."""
     described: Description | None = None
@@ -179,7 +179,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
 
     @property
     def why(self) -> str:
-        """What is known of the first wrong comparison without a search: what to check, else its description."""
+        """Hint of the first wrong comparison, or else its description."""
         return self.cause or (self.described.text if self.described else "")
 
     @classmethod

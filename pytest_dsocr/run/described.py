@@ -73,8 +73,8 @@ def _without(ids: list[int], image: int) -> list[int]:
 def _of_mask(report: CaseReport, vocabulary: Vocabulary) -> Iterator[Description]:
     actual, expected = report.exchange.answer.inputs, report.exchange.expected.inputs
     if actual is not None:
-        masks = (_values(one.images_seq_mask) for one in (actual, expected))
-        yield from of_mask(*masks, actual.prompt_ids, vocabulary.tokenizer.special.image)
+        own, other = _values(actual.images_seq_mask), _values(expected.images_seq_mask)
+        yield from of_mask(own, other, actual.prompt_ids, vocabulary.tokenizer.special.image)
 
 
 def _values(runs: Runs) -> list[bool]:

@@ -107,7 +107,7 @@ def test_what_begins_within_the_tolerance_is_laid_to_where_it_begins() -> None:
 
 @pytest.mark.parametrize("stage", ["input_ids", "images_ori", "sam.page/3", "clip.page", "prefill", "logits", "read"])
 def test_what_a_search_refuted_is_not_named(stage: str) -> None:
-    """The likely mistakes are refuted in turn, until all of them are."""
+    """All likely mistakes are refuted, a few at a time."""
     broke, every, refuted = broken(wrong(stage, error=0.3)), mistakes(DEEPSEEK_OCR).values(), set[str]()
     while True:
         ids = frozenset(one.id for one in every if one.words in refuted)

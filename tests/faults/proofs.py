@@ -58,7 +58,7 @@ class Said:
     alike: bool = False
     """Whether the named and the planted mistake give the same tensors on every page."""
     hint: str = ""
-    """What the report says to check."""
+    """Hint of the report."""
     refuted: tuple[str, ...] = ()
     """Refuted mistakes that the hint names."""
 
