@@ -64,7 +64,7 @@ def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> lis
         first, proven, stands = _explained(broken, cases)
         keys: list[CauseKey] = [("mistake", name) for name in first.mistakes if proven]
         named = _named_by(first, proven) if stands else ""
-        cause = known(keys, what, named or _hint(what, broken, cases), proven)
+        cause = known(keys, what, named or _hint(what, first, broken, cases), proven)
         cause.cases += dict.fromkeys((first.id, *(case.id for case in broken)))
         cause.described = cause.described or _described(first, broken)
         keys += [key for case in broken for key in (("case", case.id), ("at", what, case.why))]
@@ -163,9 +163,12 @@ def _place(test: TestResult, cause: FailureCause) -> tuple[bool, bool, bool, str
     return not test.is_told, not is_first, test.case_id not in cause.cases[:1], test.nodeid
 
 
-def _hint(what: str, broken: Sequence[CaseResult], cases: Sequence[CaseResult]) -> str:
-    """Return the common part of the cases' hints, and for texts whether pages without crops are right."""
-    hints = [case.cause or "" for case in broken]
+def _hint(what: str, first: CaseResult, broken: Sequence[CaseResult], cases: Sequence[CaseResult]) -> str:
+    """Return the common part of the cases' hints, and for texts whether pages without crops are right.
+
+    A hint that names mistakes which the case to read refutes is left out.
+    """
+    hints = [case.cause or "" for case in broken if {*case.mistakes} <= {*first.mistakes}] or [first.cause or ""]
     common = agreed(hints) or (hints[0] and f"{hints[0]} ({broken[0].id})")
     right = [case for case in cases if case.passes]
     if what == "text" and right and all(map(_is_cut, broken)) and not any(map(_is_cut, right)):
