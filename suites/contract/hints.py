@@ -17,6 +17,7 @@ from pytest_dsocr.models.spec import ModelSpec
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_dsocr.describe.ids import Vocabulary
     from pytest_dsocr.explain.mistake import Mistake
 
 Size = tuple[int, int]
@@ -30,22 +31,33 @@ def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparis
     return replace(compared, details=(f"check: {hint}", *compared.details)) if hint else compared
 
 
-def _resembling(among: Iterable[Mistake], make: Callable[[], Any], actual: Any) -> Iterator[str]:
-    """Yield the known mistakes among these that reproduce the subject's inputs."""
+def _resembling(
+    among: Iterable[Mistake], make: Callable[[], Any], actual: Any, described: str = "what makes it"
+) -> Iterator[str]:
+    """Yield the known mistakes among these that reproduce the subject's inputs; without any, a description of these."""
     from pytest_dsocr.explain.planted import in_contract
 
     ways, every = [], [*among]
     for one in every:
         with in_contract(one):
             ways += [one.words] if make() == actual else []
-    yield _said(ways, len(every))
+    yield _said(ways, len(every), described)
 
 
-def _said(ways: Sequence[str], tried: int) -> str:
-    """Return the hint of a search: the mistakes that it found, or the number of those that it refuted."""
+def _said(ways: Sequence[str], tried: int, described: str = "what makes it") -> str:
+    """Return the hint of a search: the mistakes that it found, or a description and the number of those refuted."""
     if ways:
         return f"whether the cause is {OR.join(ways[:MOST])}"
-    return f"what makes it, as none of {count(tried, 'known mistake')} gives the same"
+    return f"{described}, as none of {count(tried, 'known mistake')} gives the same"
+
+
+def of_ids(actual: Sequence[int], expected: Sequence[int], vocabulary: Vocabulary) -> Iterator[str]:
+    """Yield how ids differ from the expected ones."""
+    from pytest_dsocr.describe import ids
+    from pytest_dsocr.describe.simplest import simplest
+
+    if found := simplest(ids.of_ids(actual, expected, vocabulary)):
+        yield found.text
 
 
 def of_grid(actual: Mapping[Size, Grid], tiling: Tiling) -> Iterator[str]:
@@ -81,13 +93,20 @@ def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: ModelSpe
     yield from _resembling((one for one in groups(family)["prompt"] if one.kind == "counts"), make, actual)
 
 
-def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer, family: ModelSpec) -> Iterator[str]:
-    """Yield the known mistakes that give a prompt these ids, whatever the number of image tokens."""
+def of_prompt(
+    actual: Sequence[int], expected: Sequence[int], text: str, vocabulary: Vocabulary, family: ModelSpec
+) -> Iterator[str]:
+    """Yield the known mistakes that give a prompt these ids, whatever the number of image tokens.
+
+    Without any, the hint is how the ids differ from the expected ones.
+    """
     from PIL import Image
 
     from pytest_dsocr.explain.catalogue import groups
 
+    tokenizer = vocabulary.tokenizer
     page, image = Image.new("RGB", (64, 64)), tokenizer.special.image
+    described = next(of_ids(actual, expected, vocabulary), "what makes them")
 
     def make() -> Any:
         return family.prepare(page, text, family.quickest, tokenizer).input_ids[0].tolist()
@@ -96,4 +115,4 @@ def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer, family
         return [one for at, one in enumerate(ids) if one != image or not at or ids[at - 1] != image]
 
     among = (one for one in groups(family)["prompt"] if one.kind not in ("prompt", "preset", "counts"))
-    yield from _resembling(among, lambda: once(make()), once(actual))
+    yield from _resembling(among, lambda: once(make()), once(actual), described)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from pytest_dsocr.describe.ids import Vocabulary
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
@@ -25,6 +26,7 @@ from suites.contract.recipes import Recipes
 from suites.contract.test_crop_grid import ASKED_PX
 
 TOKENIZER = resolve(MINI).tokenizer
+VOCABULARY = Vocabulary(TOKENIZER, 2017)
 PROMPT = " <image>\n<|grounding|>Convert the document to markdown. "
 
 
@@ -50,10 +52,12 @@ def test_a_prompt_is_laid_to_what_gives_its_ids(name: str) -> None:
     page = Image.new("RGB", (900, 900))
     with in_contract(one):
         ids = DEEPSEEK_OCR.prepare([page], PROMPT, "gundam", TOKENIZER).input_ids[0].tolist()
-    [hint] = of_prompt(ids, PROMPT, TOKENIZER, DEEPSEEK_OCR)
-    assert one.words in hint
     right = DEEPSEEK_OCR.prepare([page], PROMPT, "gundam", TOKENIZER).input_ids[0].tolist()
-    assert one.words not in " ".join(of_prompt(right, PROMPT, TOKENIZER, DEEPSEEK_OCR))
+    [hint] = of_prompt(ids, right, PROMPT, VOCABULARY, DEEPSEEK_OCR)
+    assert one.words in hint
+    behind = [*right[:-1], TOKENIZER.special.bos, right[-1]]
+    [hint] = of_prompt(behind, right, PROMPT, VOCABULARY, DEEPSEEK_OCR)
+    assert hint.startswith(f"one token 0 (BOS) inserted at {len(right) - 1:,}, as none of ")
 
 
 BILINEAR, BLACK, FLOAT32 = (CHANGED[name] for name in ("resize-pillow-bilinear", "bars-black", "levels-float32"))
