@@ -24,7 +24,7 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Level
-from pytest_dsocr.records.reference_result import Artefact
+from pytest_dsocr.records.reference_result import Artefact, ReferenceResult
 from pytest_dsocr.report.case_result import CaseResult, advice
 from pytest_dsocr.run.case import ask
 from pytest_dsocr.run.described import described
@@ -35,7 +35,7 @@ from tests.faults.trial import cases, loaded, reference
 from tests.subjects.seen import seen
 from tests.subjects.spoilt import only
 
-LONG = "<image>\n" + "Convert this page to text, and leave out what is struck through. " * 120
+LONG = "<image>\n" + "Convert this page to text, and leave out what is struck through. " * 16
 VOCABULARY = 512
 """Ids of the smallest synthetic checkpoint, as far as these tests are concerned."""
 
@@ -61,6 +61,12 @@ def long_case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return make_case(page, LONG, "tiny", 1, family=DEEPSEEK_OCR)
 
 
+@pytest.fixture(scope="module")
+def expected(long_case: Case, tiny: Engine[Any]) -> ReferenceResult:
+    """Return what an engine without a mistake reads."""
+    return seen(tiny, long_case)
+
+
 def _second_bos(ids: list[int]) -> list[int]:
     return [*ids[:1_024], ids[0], *ids[1_024:]]
 
@@ -76,9 +82,13 @@ def _second_bos(ids: list[int]) -> list[int]:
     ids=["second BOS", "another vocabulary", "no separator", "offset"],
 )
 def test_wrong_ids_are_described(
-    change: Callable[[list[int]], Sequence[int]], kind: str, words: str, long_case: Case, tiny: Engine[Any]
+    change: Callable[[list[int]], Sequence[int]],
+    kind: str,
+    words: str,
+    long_case: Case,
+    tiny: Engine[Any],
+    expected: ReferenceResult,
 ) -> None:
-    expected = seen(tiny, long_case)
     subject = only(IdsChanged(tiny, change), Level.INPUTS)
     answer = run_teacher_forced(subject, long_case, expected, always_read=True)
     report = judge(CaseRun(long_case, answer, expected, 0.0, 0.0), tolerances("float32"))
