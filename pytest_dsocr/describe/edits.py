@@ -11,8 +11,8 @@ from rapidfuzz.distance import Levenshtein
 from pytest_dsocr.describe.description import ENOUGH
 
 Item = TypeVar("Item", bound=Hashable)
-LONGEST = 20_000
-"""Number of items after the first difference that are compared; the memory of a script grows with its square."""
+LONGEST = 8_000
+"""Largest number of items from the first difference to the last: the memory of a script grows with its square."""
 
 
 class Edit(NamedTuple):
@@ -43,9 +43,12 @@ def _runs(items: Sequence[Hashable]) -> int:
 
 
 def edit_script(actual: Sequence[Item], expected: Sequence[Item]) -> list[Edit]:
-    """Return the edits that turn the expected sequence into the actual one, the largest first."""
+    """Return the edits that turn the expected sequence into the actual one, the largest first; none if too long."""
     at = common(actual, expected)
-    own, other = actual[at : at + LONGEST], expected[at : at + LONGEST]
+    behind = min(common(actual[::-1], expected[::-1]), min(len(actual), len(expected)) - at)
+    own, other = actual[at : len(actual) - behind], expected[at : len(expected) - behind]
+    if max(len(own), len(other)) > LONGEST:
+        return []
     places: dict[tuple[tuple[Item, ...], tuple[Item, ...]], list[int]] = {}
     for first, old, new in _stretches(own, other):
         places.setdefault((old, new), []).append(at + first)

@@ -42,9 +42,9 @@ class Figures:
     page: Image.Image
 
     @cached_property
-    def grey(self) -> npt.NDArray[np.float64]:
+    def grey(self) -> npt.NDArray[np.uint8]:
         """Grey levels of the page ``[H, W]``, with black around it as far as a corner may lie."""
-        return np.pad(np.asarray(self.page.convert("L"), float), CORNER_PX + FARTHEST_PX)
+        return np.pad(np.asarray(self.page.convert("L")), CORNER_PX + FARTHEST_PX)
 
 
 Cut = Callable[[Box, Size], Size]

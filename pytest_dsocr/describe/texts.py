@@ -13,10 +13,12 @@ from rapidfuzz.distance import Levenshtein
 
 from pytest_dsocr.base.words import count, quoted
 from pytest_dsocr.describe.description import ENOUGH, Description
-from pytest_dsocr.describe.edits import LONGEST, Edit, common, described_by, edit_script, explained, moved
+from pytest_dsocr.describe.edits import Edit, common, described_by, edit_script, explained, moved
 
 MOST_EDITS, WIDTH, BEFORE = 3, 30, 24
 """Largest number of edits that are a description; widths of a quoted edit, and of what is quoted before it."""
+LONGEST_TEXT = 50_000
+"""Number of characters up to which changes of a whole text are tried."""
 LEAST_REPEATED = 8
 """Least number of characters that a repeated end has."""
 
@@ -50,7 +52,7 @@ CHANGES: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "nfkc": ("characters are normalised (NFKC)", lambda text: unicodedata.normalize("NFKC", text)),
     "nfd": ("characters are taken apart (NFD)", lambda text: unicodedata.normalize("NFD", text)),
     "ascii": ("every character beyond ASCII is missing", lambda text: text.encode("ascii", "ignore").decode()),
-    "latin": ("UTF-8 is read as Latin-1", lambda text: text.encode().decode("latin-1")),
+    "latin": ("UTF-8 is read as Latin-1", lambda text: text.encode(errors="surrogatepass").decode("latin-1")),
     "no-digits": ("every digit is missing", lambda text: re.sub("[0-9]", "", text)),
     "no-boxes": ("every box is missing", lambda text: re.sub(r"<\|det\|>.*?<\|/det\|>", "", text, flags=re.S)),
     "no-marks": ("every special token is missing", lambda text: re.sub(r"<\|/?\w+\|>", "", text)),
@@ -69,10 +71,12 @@ KINDS = {"digit": "0-9", "capital": "A-Z", "small letter": "a-z", "line break": 
 
 def of_texts(actual: str, expected: str) -> Iterator[Description]:
     """Yield relations between two texts, the simplest first, and an anatomy last."""
+    if actual == expected:
+        return
     yield from _cut(actual, expected)
     apart = _distance(actual, expected)
     for kind, (words, change) in CHANGES.items():
-        if (made := change(expected)) != expected and (share := 1 - _distance(actual, made) / apart) >= ENOUGH:
+        if (made := change(expected)) != expected and (share := _share(actual, made, apart)) >= ENOUGH:
             yield Description(kind, f"{words}, at {count(_places(made, expected), 'place')}", share, len(expected))
     yield from _as_one(actual, expected)
     edits = edit_script(actual, expected)
@@ -88,11 +92,15 @@ def _places(actual: str, expected: str) -> int:
     return sum(len(one.places) for one in edit_script(actual, expected))
 
 
-def _distance(actual: str, expected: str) -> int:
-    """Return the edit distance from the first difference on, as far as it is compared; at least 1 if they differ."""
-    at = common(actual, expected)
-    apart = Levenshtein.distance(actual[at : at + LONGEST], expected[at : at + LONGEST])
-    return max(apart, int(actual != expected))
+def _distance(actual: str, expected: str, most: int | None = None) -> int:
+    """Return the edit distance of the first :data:`LONGEST_TEXT` characters; ``most`` + 1 if it is larger."""
+    return Levenshtein.distance(actual[:LONGEST_TEXT], expected[:LONGEST_TEXT], score_cutoff=most)
+
+
+def _share(actual: str, made: str, apart: int) -> float:
+    """Return the share of an edit distance that a change explains, 0 if that is too little."""
+    left = _distance(actual, made, int(apart * (1 - ENOUGH)) + 1)
+    return max(0.0, 1 - left / apart) if apart and len(actual) <= LONGEST_TEXT else 0.0
 
 
 def _cut(actual: str, expected: str) -> Iterator[Description]:
@@ -135,7 +143,7 @@ def _as_one(actual: str, expected: str) -> Iterator[Description]:
             continue
         new = actual[at]
         made = re.sub(f"[{kind}]", new.replace("\\", r"\\"), expected)
-        share = 1 - _distance(actual, made) / _distance(actual, expected)
+        share = _share(actual, made, _distance(actual, expected))
         if made != expected and share >= ENOUGH and expected[at] in {one[0] for one in found}:
             yield Description("as-one", f"all {len(found)} {words}s are {quoted(new, WIDTH)}", share, len(found) - 1)
 
@@ -194,4 +202,4 @@ def _anatomy(actual: str, expected: str) -> str:
     rest = max(len(actual), of) - at
     where = f"up to {_quoted(expected, at)}; of the rest" if at else "of it"
     head = f"the first {at:,} of {of:,} characters are right, {where}" if at else where
-    return f"{head} {min(1.0, _distance(actual, expected) / min(rest, LONGEST)):.0%} differ"
+    return f"{head} {min(1.0, _distance(actual, expected) / rest):.0%} differ"

@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, strategies
 
 from pytest_dsocr.describe.ids import Vocabulary, of_counts, of_grids, of_ids, of_mask
 from pytest_dsocr.describe.simplest import simplest
@@ -114,3 +115,17 @@ def test_grids_are_described(actual: tuple[int, int], kind: str) -> None:
     found = simplest(of_grids([actual], [(2, 3)]))
     assert found is not None
     assert found.kind == kind
+
+
+ANY_IDS = strategies.lists(strategies.sampled_from([BOS, IMAGE, 65, 66, 10**9, -1]), max_size=20)
+
+
+@given(actual=ANY_IDS, expected=ANY_IDS)
+def test_any_ids_are_described_without_an_error(actual: list[int], expected: list[int]) -> None:
+    found = simplest(of_ids(actual, expected, VOCABULARY))
+    assert found is not None
+    assert 0 <= found.share <= 1
+    masks = [[one == IMAGE for one in of] for of in (actual, expected)]
+    marked = simplest(of_mask(masks[0], masks[1], actual, IMAGE))
+    assert marked is not None
+    assert 0 <= marked.share <= 1

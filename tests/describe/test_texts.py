@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, strategies
 
 from pytest_dsocr.describe.boxes import of_boxes
 from pytest_dsocr.describe.simplest import simplest
@@ -28,6 +29,7 @@ SAID: dict[str, tuple[str, str, str]] = {
     "lines": ("\n".join(sorted(LINES, reverse=True)), "reordered", "the same lines in another order"),
     "rotated": (TEXT[50:] + TEXT[:50], "moved", "50 characters from 0 on stand at"),
     "circle": (TEXT[:200] + "ab cd " * 40, "repeats", "40 times"),
+    "long end": (TEXT[:-9] + "q" * 9_000, "repeats", "'q' 9000 times"),
     "noise": (TEXT[:99] + "".join(random.Random(1).choices("abcdefgh", k=300)), "anatomy", "the first 99 of"),
 }
 
@@ -111,3 +113,21 @@ def test_a_text_of_another_page_is_recognised() -> None:
     [found] = of_other_page("two", "a", PAGES)
     assert found.text == "the text is that of b, a page with as many tokens"
     assert not [*of_other_page("one", "a", PAGES)]
+
+
+ANY_TEXT = strategies.text(alphabet="ab\n 07<&é\\\ud800", max_size=30)
+ANY_BOX = strategies.tuples(strategies.sampled_from("ab"), strategies.tuples(*[strategies.floats()] * 4))
+
+
+@given(actual=ANY_TEXT, expected=ANY_TEXT)
+def test_any_two_texts_are_described_without_an_error(actual: str, expected: str) -> None:
+    found = simplest(of_texts(actual, expected))
+    assert (found is None) is (actual == expected)
+    assert not found or (0 <= found.share <= 1 and found.text)
+
+
+@given(actual=strategies.lists(ANY_BOX, max_size=4), expected=strategies.lists(ANY_BOX, max_size=4))
+def test_any_boxes_are_described_without_an_error(actual: Labelled, expected: Labelled) -> None:
+    found = simplest(of_boxes(actual, expected))
+    assert found is not None
+    assert 0 <= found.share <= 1
