@@ -47,7 +47,7 @@ def of_ids(actual: Sequence[int], expected: Sequence[int], vocabulary: Vocabular
     """Yield relations between the ids of two prompts, the simplest first, and an anatomy last."""
     edits, of = edit_script(actual, expected), len(expected)
     if (move := moved(actual, expected)) is not None:
-        text = f"{count(move.size, 'token')} from {move.old:,} {_stand(move.size)} at {move.new:,}"
+        text = f"{count(move.size, 'token')} from {move.old:,} on moved to {move.new:,}"
         yield Description("moved", text, 1.0, of)
     yield from _of_all(actual, expected)
     if few := described_by(edits, MOST_EDITS, LONGEST_REPLACED):
@@ -70,10 +70,6 @@ def _of_all(actual: Sequence[int], expected: Sequence[int]) -> Iterator[Descript
         yield Description("offset", f"{len(apart):,} of {len(expected):,} ids are {apart[0]:+,}", 1.0, len(apart))
     if [*actual] == [*expected[::-1]]:
         yield Description("reversed", "the ids in the opposite order", 1.0, len(expected))
-
-
-def _stand(size: int) -> str:
-    return "stands" if size == 1 else "stand"
 
 
 def _kind(edit: Edit) -> str:

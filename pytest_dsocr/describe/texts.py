@@ -79,11 +79,12 @@ def of_texts(actual: str, expected: str) -> Iterator[Description]:
         if (made := change(expected)) != expected and (share := _share(actual, made, apart)) >= ENOUGH:
             yield Description(kind, f"{words}, at {count(_places(made, expected), 'place')}", share, len(expected))
     yield from _as_one(actual, expected)
+    yield from _moved(actual, expected)
     edits = edit_script(actual, expected)
     if few := described_by(edits, MOST_EDITS, WIDTH):
         text = "; ".join(_said(one, expected) for one in few)
         yield Description("edited", text, explained(edits, len(few)), sum(len(one.places) for one in few))
-    yield from _moved(actual, expected)
+    yield from _reordered(actual, expected)
     yield from _repeating(actual, expected)
     yield Description("anatomy", _anatomy(actual, expected), 0.0, len(expected))
 
@@ -162,15 +163,18 @@ def _said(edit: Edit, expected: str) -> str:
 
 def _moved(actual: str, expected: str) -> Iterator[Description]:
     """Yield that a part of the text stands elsewhere."""
-    of = len(expected)
     if (move := moved(actual, expected)) is not None:
         what = quoted(expected[move.old : move.old + move.size], WIDTH)
-        text = f"{move.size:,} characters from {move.old:,} on stand at {move.new:,}: {what}"
-        yield Description("moved", text, 1.0, of)
-    elif sorted(actual.split("\n")) == sorted(expected.split("\n")):
+        text = f"{count(move.size, 'character')} from {move.old:,} on moved to {move.new:,}: {what}"
+        yield Description("moved", text, 1.0, len(expected))
+
+
+def _reordered(actual: str, expected: str) -> Iterator[Description]:
+    """Yield that lines or characters are in another order."""
+    if sorted(actual.split("\n")) == sorted(expected.split("\n")):
         yield Description("reordered", "the same lines in another order", 1.0, expected.count("\n") + 1)
     elif Counter(actual) == Counter(expected):
-        yield Description("reordered", "the same characters in another order", 1.0, of)
+        yield Description("reordered", "the same characters in another order", 1.0, len(expected))
 
 
 def _repeating(actual: str, expected: str) -> Iterator[Description]:

@@ -27,9 +27,10 @@ SAID: dict[str, tuple[str, str, str]] = {
     "one word": (TEXT.replace("Line 7", "Row 7"), "edited", "at character"),
     "backslash n": (TEXT.replace("\n", "\\n"), "line-breaks-escaped", "every line break is a backslash and an n"),
     "lines": ("\n".join(sorted(LINES, reverse=True)), "reordered", "the same lines in another order"),
-    "rotated": (TEXT[50:] + TEXT[:50], "moved", "50 characters from 0 on stand at"),
+    "rotated": (TEXT[50:] + TEXT[:50], "moved", "50 characters from 0 on moved to"),
     "circle": (TEXT[:200] + "ab cd " * 40, "repeats", "40 times"),
     "long end": (TEXT[:-9] + "q" * 9_000, "repeats", "'q' 9000 times"),
+    "two letters": (TEXT.replace("costs", "csots", 1), "moved", "1 character from"),
     "noise": (TEXT[:99] + "".join(random.Random(1).choices("abcdefgh", k=300)), "anatomy", "the first 99 of"),
 }
 
