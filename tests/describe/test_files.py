@@ -26,8 +26,9 @@ def _figures(size_of: Callable[[Box, PixelBox], Size]) -> Figures:
 
 
 def _said(figures: Figures) -> tuple[str, str]:
-    sides = ({name: getattr(one, side) for name, one in figures.of.items()} for side in ("actual", "expected"))
-    found = simplest(of_files(*sides, figures))
+    own = {name: one.actual for name, one in figures.of.items()}
+    other = {name: one.expected for name, one in figures.of.items()}
+    found = simplest(of_files(own, other, figures))
     assert found is not None
     return found.kind, found.text
 
@@ -62,7 +63,7 @@ def test_figures_of_any_size_have_an_anatomy() -> None:
 )
 def test_other_names_are_listed(missing: tuple[str, ...], surplus: tuple[str, ...], words: str) -> None:
     shared, none = {"result.mmd": Artefact(3)}, Figures({}, PAGE)
-    own, other = ({**shared, **dict.fromkeys(names, Artefact(1))} for names in (surplus, missing))
+    own, other = [{**shared, **dict.fromkeys(names, Artefact(1))} for names in (surplus, missing)]
     found = simplest(of_files(own, other, none))
     assert found is not None
     assert found.text == words
