@@ -10,7 +10,6 @@ from functools import cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_dsocr.compare.case import Explanation
 from pytest_dsocr.compare.divergence import Divergence, FailureContext
 from pytest_dsocr.compare.verdict import Comparison, Symptom
 from pytest_dsocr.contract import COMPARED
@@ -18,6 +17,7 @@ from pytest_dsocr.models import STAGES
 from pytest_dsocr.models.spec import ModelSpec
 
 if TYPE_CHECKING:
+    from pytest_dsocr.compare.case import Explanation
     from pytest_dsocr.explain.mistake import Mistake
 
 MOST = 3
@@ -49,7 +49,6 @@ OF_STAGES: Mapping[str, tuple[Pick, ...]] = {
 }
 """Mistakes of a stage that no group is named after."""
 CUT_SHORT = ", as the time ended"
-NO_SEARCH = Explanation("")
 DEEPER = "offer {}stages ({}) to see which breaks first"
 OR = ", or "
 
@@ -65,12 +64,12 @@ def hint(
     scene = divergence.scene
     if scene.first.stage == "text" and not scene.right("tokens"):
         return _of_text_alone(scene)
-    of_search = explanation or NO_SEARCH
-    if is_described and not of_search.words:
+    found = explanation.words[:MOST] if explanation else ()
+    if is_described and not found:
         return ""
-    open_ones = () if of_search.words else _likely(scene, family, of_search.refuted)
-    checked = OR.join(dict.fromkeys((*of_search.words[:MOST], *(one.words for one in open_ones))))
-    is_tried = f"not tried{CUT_SHORT * of_search.is_cut_short}" if explanation and open_ones else ""
+    left = () if found else _likely(scene, family, explanation.refuted if explanation else frozenset())
+    checked = OR.join(dict.fromkeys((*found, *(one.words for one in left))))
+    is_tried = f"not tried{CUT_SHORT * explanation.is_cut_short}" if explanation and left else ""
     seen = "; ".join(filter(None, (_clue(scene), is_tried)))
     checked = checked or f"what makes {scene.first.what}"
     return f"{divergence.preface}{seen}: {checked}" if seen else f"{divergence.preface}{checked}"
