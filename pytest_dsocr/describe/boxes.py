@@ -69,7 +69,7 @@ def _coordinates(own: Boxes, other: Boxes) -> Iterator[Description]:
         yield from _scaled(own, other)
     low, high = own.min(), own.max()
     if other.min() < low or other.max() > high:
-        made = other.clip(low, high)
+        made = np.minimum(np.maximum(other, low), high)
         yield _checked("clamped", f"clamped to {low:g} to {high:g}", made, own, wrong)
 
 

@@ -10,7 +10,7 @@ from rapidfuzz.distance import Levenshtein
 
 from pytest_dsocr.describe.description import ENOUGH
 
-Item = TypeVar("Item", bound=Hashable)
+Element = TypeVar("Element", bound=Hashable)
 LONGEST = 8_000
 """Largest number of items from the first difference to the last: the memory of a script grows with its square."""
 
@@ -42,31 +42,31 @@ def _runs(items: Sequence[Hashable]) -> int:
     return sum(1 for _ in groupby(items))
 
 
-def edit_script(actual: Sequence[Item], expected: Sequence[Item]) -> list[Edit]:
+def edit_script(actual: Sequence[Element], expected: Sequence[Element]) -> list[Edit]:
     """Return the edits that turn the expected sequence into the actual one, the largest first; none if too long."""
     at = common(actual, expected)
     behind = min(common(actual[::-1], expected[::-1]), min(len(actual), len(expected)) - at)
     own, other = actual[at : len(actual) - behind], expected[at : len(expected) - behind]
     if max(len(own), len(other)) > LONGEST:
         return []
-    places: dict[tuple[tuple[Item, ...], tuple[Item, ...]], list[int]] = {}
+    places: dict[tuple[tuple[Element, ...], tuple[Element, ...]], list[int]] = {}
     for first, old, new in _stretches(own, other):
         places.setdefault((old, new), []).append(at + first)
     edits = [Edit(old, new, tuple(found)) for (old, new), found in places.items()]
     return sorted(edits, key=lambda one: -one.size)
 
 
-def common(actual: Sequence[Item], expected: Sequence[Item]) -> int:
+def common(actual: Sequence[Element], expected: Sequence[Element]) -> int:
     """Return the number of equal items at the start."""
     least = min(len(actual), len(expected))
     return next((k for k in range(least) if actual[k] != expected[k]), least)
 
 
 def _stretches(
-    actual: Sequence[Item], expected: Sequence[Item]
-) -> Iterator[tuple[int, tuple[Item, ...], tuple[Item, ...]]]:
+    actual: Sequence[Element], expected: Sequence[Element]
+) -> Iterator[tuple[int, tuple[Element, ...], tuple[Element, ...]]]:
     """Yield the place, the old and the new items of each stretch that differs; neighbouring edits are one."""
-    start, old, new, end = 0, list[Item](), list[Item](), -1
+    start, old, new, end = 0, list[Element](), list[Element](), -1
     for edit in Levenshtein.opcodes(expected, actual):
         if edit.tag == "equal":
             continue
@@ -91,7 +91,7 @@ class Move(NamedTuple):
     """Place in the actual sequence."""
 
 
-def moved(actual: Sequence[Item], expected: Sequence[Item]) -> Move | None:
+def moved(actual: Sequence[Element], expected: Sequence[Element]) -> Move | None:
     """Return the shorter of two neighbouring blocks that are exchanged; None if something else differs."""
     first, of = common(actual, expected), len(expected)
     if len(actual) != of or first == of:

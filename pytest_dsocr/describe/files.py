@@ -47,7 +47,7 @@ class Figures:
         return np.pad(np.asarray(self.page.convert("L")), CORNER_PX + FARTHEST_PX)
 
 
-Cut = Callable[[Box, Size], Size]
+FigureCut = Callable[[Box, Size], Size]
 """Return the size of a figure from its box and the size of the page."""
 
 
@@ -62,7 +62,7 @@ def _clamped(box: Box, page_px: Size) -> Size:
     return x2 - x1, y2 - y1
 
 
-CUTS: Mapping[str, tuple[str, Cut]] = {
+CUTS: Mapping[str, tuple[str, FigureCut]] = {
     "clamped": ("each figure is clamped at the page's edge", _clamped),
     "rounded": (
         "each figure's box is rounded to pixels, not truncated",
