@@ -16,6 +16,7 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, lost, not_compared, worst
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.describe.description import Description
 from pytest_dsocr.models import VISION
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.block_seams import in_stage_order
@@ -164,6 +165,12 @@ class Explanation:
     """Comparison that it explains; empty if nothing was tried."""
     mistakes: tuple[str, ...] = ()
     """Ids of the mistakes that it names."""
+    words: tuple[str, ...] = ()
+    """Words of these mistakes."""
+    refuted: frozenset[str] = frozenset()
+    """Ids of the mistakes that were computed and give other values than the subject's."""
+    is_cut_short: bool = False
+    """Whether the time ended before every mistake was tried."""
     is_proven: bool = False
     """Whether it is proven: a complete search found one cause alone, and chance is unlikely; see ``explain.proof``."""
     pages: int = 0
@@ -186,6 +193,8 @@ class CaseRun:
     """Findings from giving the subject the reference's tensors, a sentence each."""
     explanation: Explanation | None = None
     """Explanation of the first divergence; None if none was requested."""
+    described: Mapping[str, Description] = field(default_factory=dict)
+    """Relation of the subject's values to the expected ones, by the comparison that breaks first."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Contribution of each stage to the divergence of the next token's distribution, in nats, if a budget is set."""
     readings: tuple[Reading, ...] = ()
@@ -233,6 +242,17 @@ class CaseReport:
     def divergence(self) -> Divergence | None:
         """First divergence of the case, with what to check there; None if nothing is WRONG."""
         return first_divergence(self.comparisons, self.limits.ordinary)
+
+    @property
+    def explanation(self) -> Explanation | None:
+        """Explanation of the first divergence; None if the one that was made is of another comparison."""
+        first, found = self.divergence, self.exchange.explanation
+        return found if first and found and found.what in ("", first.first.what, first.begins) else None
+
+    @property
+    def described(self) -> Description | None:
+        """Description of the first divergence; None if none was made of it."""
+        return self.exchange.described.get(self.divergence.first.what) if self.divergence else None
 
     @cached_property
     def loss(self) -> Mapping[str, float]:

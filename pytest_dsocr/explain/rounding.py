@@ -7,7 +7,7 @@ hundred thousand values, the effect's share in the difference from the vendor's 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
@@ -54,8 +54,8 @@ class Rounder:
     fewer_bits: bool = False
     _candidates: dict[tuple[str, bool], list[Mistake]] = field(default_factory=dict)
     """Tried mistakes that may be in a stage, by the stage and whether it is taken as a whole."""
-    _tried: Counter[tuple[str, bool]] = field(default_factory=Counter)
-    """Number of mistakes by stage and by whether the time was over before they were tried."""
+    _tried: defaultdict[tuple[str, bool], list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Ids of mistakes by stage and by whether the time was over before they were tried."""
 
     @cached_property
     def vendor(self) -> Engine[Any]:
@@ -103,8 +103,8 @@ class Rounder:
             worst.ratio,
             max(one.bias for one in judged),
             (*in_blocks, *in_whole),
-            self._tried[stage, False],
-            self._tried[stage, True],
+            tuple(self._tried[stage, False]),
+            len(self._tried[stage, True]),
             self.fewer_bits,
         )
 
@@ -144,7 +144,7 @@ class Rounder:
             if allowed or one.kind == NEVER_FILLED:
                 continue
             is_late = deadline.is_over
-            self._tried[stage, is_late] += 1
+            self._tried[stage, is_late].append(one.id)
             if not is_late and any(MAY_BE[0] < self._share(one, [part]).share < MAY_BE[1] for part in screen.values()):
                 self._candidates[place].append(one)
         return [self._share(one, differing) for one in self._candidates[place]]

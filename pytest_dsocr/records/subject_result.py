@@ -63,8 +63,8 @@ class Rounding:
     It is less where that of the vendor's kernels is above the usual, because tokens that are alike round alike."""
     effects: tuple[Effect, ...] = ()
     """Known mistakes that may be part of the difference."""
-    tried: int = 0
-    """Number of known mistakes that were tried."""
+    tried: tuple[str, ...] = ()
+    """Ids of the known mistakes that were tried."""
     untried: int = 0
     """Number of known mistakes that the time limit left untried."""
     fewer_bits: bool = False

@@ -5,6 +5,8 @@ from functools import cached_property
 from typing import Self
 
 from pytest_dsocr.compare.tolerances import Budget
+from pytest_dsocr.describe.ids import Vocabulary
+from pytest_dsocr.describe.state import PageSeen
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.rounding import Rounder
@@ -23,6 +25,8 @@ class RunResources:
     setup: Setup
     """Settings of the subject."""
     explainer: Explainer
+    pages: dict[str, PageSeen] = field(default_factory=dict)
+    """Pages that were compared so far, by their cases."""
     _rounders: dict[bool, Rounder] = field(default_factory=dict)
 
     @classmethod
@@ -35,6 +39,11 @@ class RunResources:
     def checkpoint(self) -> Checkpoint:
         """The checkpoint under test."""
         return resolve(self.setup.checkpoint)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The checkpoint's ids."""
+        return Vocabulary(self.checkpoint.tokenizer, self.checkpoint.architecture.decoder.vocab_size)
 
     @cached_property
     def key(self) -> RecordingKey:
