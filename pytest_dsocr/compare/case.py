@@ -16,6 +16,7 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, lost, not_compared, worst
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.describe.description import Description
 from pytest_dsocr.models import VISION
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.block_seams import in_stage_order
@@ -165,6 +166,8 @@ class CaseRun:
     """Findings from giving the subject the reference's tensors, a sentence each."""
     explanation: Explanation | None = None
     """Explanation of the first divergence; None if none was requested."""
+    descriptions: tuple[tuple[str, Description], ...] = ()
+    """Measured relations between the subject's values and the expected ones, each with its comparison."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Contribution of each stage to the divergence of the next token's distribution, in nats, if a budget is set."""
     readings: tuple[Reading, ...] = ()

@@ -22,7 +22,7 @@ LEAST_CHANNELS = 8
 NEAR = 0.05
 """Distance of matching rows, relative to the distance between unlike ones."""
 CLEAR = 0.1
-"""Difference that is left of a row, relative to the largest one, from which on an order does not hold there."""
+"""Difference that is left of a row, relative to the row, from which on an order does not hold there."""
 WHOLE = ("rolled", "transposed", "flipped")
 """Orders with words that hold for every row."""
 MOST_SEGMENTS = 6
@@ -149,8 +149,8 @@ def _best(pair: Pair, orders: Iterator[Order]) -> Description | None:
 
 def _holds_everywhere(pair: Pair, predicted: Tensor) -> bool:
     """Return whether a prediction holds in every row, as the words of a whole order claim."""
-    left, before = ((pair.actual - one).norm(dim=-1) for one in (predicted, pair.expected))
-    return bool((left < CLEAR * before.max()).all())
+    left, size = (pair.actual - predicted).norm(dim=-1), pair.actual.norm(dim=-1)
+    return bool((left <= CLEAR * size + pair.noise * size.max()).all())
 
 
 def _orders(source: Tensor, pair: Pair) -> Iterator[Order]:
@@ -170,7 +170,7 @@ def _orders(source: Tensor, pair: Pair) -> Iterator[Order]:
         if len(segments) <= MOST_SEGMENTS and len(moved) > 2:
             yield Order("shifted", _in_segments(segments, noun), source)
         if len(moved) <= 2 * MOST_SEGMENTS:
-            yield Order("exchanged", _exchanged(source, moved, noun), source)
+            yield Order("exchanged", _exchanged(source, moved, pair), source)
         shown = ", ".join(map(str, source[:MOST_SEGMENTS].tolist()))
         yield Order("reordered", f"{len(moved)} of {count} {noun}s are in another order, which begins {shown}", source)
 
@@ -251,10 +251,15 @@ def _in_segments(segments: list[tuple[int, int, int | None]], noun: str) -> str:
     return "; ".join(parts) + others
 
 
-def _exchanged(source: Tensor, moved: list[int], noun: str) -> str:
+def _exchanged(source: Tensor, moved: list[int], pair: Pair) -> str:
+    noun = pair.noun
     if len(moved) > 1 and len({*source[moved].tolist()}) == 1:
         return f"{named(noun, moved)} each hold the expected {noun} {int(source[moved[0]])}; all others are in place"
     if len(moved) == 2 and source[moved].tolist() == moved[::-1]:
         return f"{noun}s {moved[0]} and {moved[1]} are exchanged; all others are in place"
-    shown = ", ".join(f"{noun} {one} holds the expected {int(source[one])}" for one in moved[:MOST_SEGMENTS])
+    sources = [(one, int(source[one])) for one in moved[:MOST_SEGMENTS]]
+    shown = ", ".join(
+        f"{noun} {one}{pair.meaning(one)} holds the expected {noun} {other}{pair.meaning(other)}"
+        for one, other in sources
+    )
     return f"{shown}; all others are in place"

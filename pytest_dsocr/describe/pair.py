@@ -56,6 +56,11 @@ class Pair:
         differ: Tensor = rows > least
         return differ
 
+    def meaning(self, row: int) -> str:
+        """Return the smallest place that a row is in, in brackets; empty if there is none."""
+        inside = [(int(mask.sum()), name) for name, mask in self.places.items() if mask[row]]
+        return f" ({min(inside)[1]})" if inside else ""
+
     def only(self, rows_N: Tensor) -> Pair:
         """Return the pair of some rows of each view."""
         given = None if self.given is None else self.given[:, rows_N]
@@ -80,6 +85,8 @@ def share(pair: Pair, predicted: Tensor, rows: Tensor | None = None) -> float:
         return 0.0
     left, before = ((pair.actual - one).norm(dim=-1) for one in (predicted, pair.expected))
     before = torch.minimum(before, pair.actual.norm(dim=-1))  # any small tensor is nearly zero times the expected one
+    rounding = pair.noise * pair.expected.norm(dim=-1)
+    left, before = (left - rounding).clamp_min(0), torch.maximum(before, rounding)
     whole = 1 - float(left[counted].norm() / before[counted].norm().clamp_min(TINY))
     typical = 1 - float((left[differing] / before[differing].clamp_min(TINY)).median())
     return max(0.0, min(whole, typical))

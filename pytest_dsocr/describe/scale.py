@@ -27,7 +27,8 @@ FORMATS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 def zero(pair: Pair) -> Iterator[Description | None]:
     """Yield descriptions of values, rows or channels that are zero."""
-    actual = pair.actual
+    least = pair.noise * float(pair.expected.abs().max())
+    actual = pair.actual.masked_fill(pair.actual.abs() < least, 0)
     if not actual.any():
         yield _of(pair, "zero", "every value is zero", torch.zeros_like(actual))
         return
@@ -36,7 +37,9 @@ def zero(pair: Pair) -> Iterator[Description | None]:
         found = empty & ~there
         if found.any():
             which = named(noun, found.flatten().nonzero().flatten().tolist())
-            text = f"{which} of {found.numel()} {'is' if int(found.sum()) == 1 else 'are'} zero"
+            place = next((name for name, mask in pair.places.items() if mask.equal(found.flatten())), "")
+            verb = "is" if int(found.sum()) == 1 else "are"
+            text = f"{which} of {found.numel()}{f', {place},' if place else ''} {verb} zero"
             yield _of(pair, "zero", text, pair.expected.masked_fill(found, 0))
 
 

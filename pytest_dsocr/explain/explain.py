@@ -20,6 +20,7 @@ from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_best, explain_choices, explain_steps, explain_written
+from pytest_dsocr.explain.described import Seen, describe_seen
 from pytest_dsocr.explain.mistake import Mistake, StagePart, in_one_block
 from pytest_dsocr.explain.question import BY_TEXT, Question
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
@@ -197,6 +198,16 @@ class ExplainingRuntime(EngineRuntime):
         """Load the engine; raise ``DsocrError`` if it does not fit into the free memory."""
         check_memory(checkpoint, device, dtype)
         return super().load(checkpoint, device=device, dtype=dtype, **options)
+
+    def describe(
+        self, case: Case, what: str, gave: Tensor, given: Sequence[Tensor], expected: Mapping[str, Any] | str
+    ) -> list[dict[str, Any]]:
+        """Describe the subject's tensor; see :func:`~pytest_dsocr.explain.described.describe_seen`."""
+        engine = self.subject.engine
+        clean = Clean(engine, engine.prepare(case.page, prompt=case.prompt, preset=case.preset))
+        summary = expected if isinstance(expected, str) else Seam(**expected)
+        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(clean, Seen(what, gave, tuple(given)), summary))
+        return found
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a packed :class:`~pytest_dsocr.explain.question.Question`."""

@@ -165,12 +165,14 @@ def watch_deep(module: FindModule) -> Iterator[DeepSeams]:
 
 
 @contextmanager
-def watch_passes(module: FindModule) -> Iterator[list[BlockPass]]:
-    """Copy the input and output of every block while the context is open, except in decode steps."""
+def watch_passes(module: FindModule, only: BlockName | None = None) -> Iterator[list[BlockPass]]:
+    """Copy the input and output of every block, or of one, while the context is open, except in decode steps."""
     passes: list[BlockPass] = []
 
     def keep(stage: str, depth: int, _name: str, args: Any, out: Tensor) -> None:
-        if args and args[0].shape[1] > 1:  # inputs of a module in another process stay there
+        if (
+            only in (None, (stage, depth)) and args and args[0].shape[1] > 1
+        ):  # inputs of a module in another process stay there
             given, gave = (exact_tensor(one).detach().clone() for one in (args[0], out))
             passes.append(BlockPass(stage, depth, _block_name(stage, depth, gave), given, gave))
 

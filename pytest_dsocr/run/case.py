@@ -40,6 +40,7 @@ from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.parts import COMPARING
 from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.side_files import side_folder, write_sides
+from pytest_dsocr.run.description import describe_case
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.run.substitution import substitute
 from pytest_dsocr.subjects.calls import current
@@ -124,7 +125,8 @@ def run_case(
     _note(report.exchange, resources.checkpoint.tokenizer.special.eos)
     with elapsed.on("explaining" if report.divergence or explainer.left else COMPARING):
         explanation = sentence.of_readings(report) or sentence.of_rounding(report) or explainer.explain(report)
-        report = replace(report, exchange=replace(report.exchange, explanation=explanation))
+        found = describe_case(report, subject, resources)
+        report = replace(report, exchange=replace(report.exchange, explanation=explanation, descriptions=found))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None
     return report, CaseResult.of(report, place=place, picture=picture, cost=_cost(report.exchange, config.setup))

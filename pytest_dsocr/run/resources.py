@@ -21,6 +21,8 @@ class RunResources:
     setup: Setup
     """Settings of the subject."""
     explainer: Explainer
+    described: set[str] = field(default_factory=set)
+    """Stages of the tensors that were described."""
     _rounders: dict[bool, Rounder] = field(default_factory=dict)
 
     @classmethod
