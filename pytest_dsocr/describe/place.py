@@ -22,6 +22,8 @@ LEAST_PERIOD = 2
 GROWS = 0.9
 """Rank correlation with the position from which on a difference grows."""
 LEAST_ROWS = 16
+MOST_RIGHT = 3
+"""Number of right rows up to which they are named."""
 
 
 class Place(NamedTuple):
@@ -40,9 +42,11 @@ def confined(pair: Pair) -> Place | None:
     count, every = int(rows.sum()), len(rows)
     if not 0 < count <= MOST_ROWS * every:
         return None
+    found = rows.nonzero().flatten().tolist()
     named = next(_named(rows, pair), None)
     which = f"{count} of {every} {pair.noun}s differ" if count > 1 else f"one of {every} {pair.noun}s differs"
-    where = named or f"{ranges(rows.nonzero().flatten().tolist(), 6)}"
+    within = next((f"inside of {name}, " for name, mask in pair.places.items() if not (rows & ~mask).any()), "")
+    where = named or f"{within}{ranges(found)}"
     return Place(f"only {which}: {where}", rows, named is not None)
 
 
@@ -93,9 +97,6 @@ def _named(rows: Tensor, pair: Pair) -> Iterator[str]:
     period = gcd(*(one - first for one in found))
     if period >= LEAST_PERIOD and len(found) >= 3 and found == [*range(first, every, period)]:
         yield f"every {'second' if period == 2 else f'{period}th'}, from {first} on"
-    yield from (
-        f"inside of {name}, {ranges(found, 4)}" for name, mask in pair.places.items() if not (rows & ~mask).any()
-    )
 
 
 def _one(place: int, every: int) -> str:
@@ -136,6 +137,9 @@ def anatomy(pair: Pair) -> str:
         f"{int(rows.sum())} of {every} {pair.noun}s differ, by {float(size[rows].median()):.2g} in the median",
         f"the largest is at {pair.noun} {row}{of_view}",
     ]
+    right = (~rows[view]).nonzero().flatten().tolist()
+    if 0 < len(right) <= MOST_RIGHT < rows.shape[1]:
+        parts.append(f"only {named(pair.noun, right)} {'is' if len(right) == 1 else 'are'} right{of_view}")
     if (trend := _trend(size)) is not None:
         parts.append(trend)
     return "; ".join(parts)

@@ -14,14 +14,22 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.describe.attention import describe_block
+from pytest_dsocr.describe.block import Block
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.experts import Mixed, describe_experts
 from pytest_dsocr.describe.layout import pair_of
+from pytest_dsocr.describe.pair import Pair, simplest
 from pytest_dsocr.describe.pixels import describe_pixels
 from pytest_dsocr.describe.tensors import describe_tensor
-from pytest_dsocr.explain.mistake import Changes, home_of
+from pytest_dsocr.describe.windows import describe_windows
+from pytest_dsocr.explain.mistake import Changes, blocks_of, home_of, model_of
 from pytest_dsocr.explain.parts import ComputedPart
 from pytest_dsocr.explain.recompute import Clean, Segment
 from pytest_dsocr.explain.search import distance
+from pytest_dsocr.layers.decoder import DecoderLayer
+from pytest_dsocr.layers.experts import MixtureOfExperts
+from pytest_dsocr.layers.sam import SamBlock, split_windows
 from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import Seam, pixels_sha256
@@ -74,15 +82,18 @@ def _of_seam(clean: Clean, seen: Seen, expected: Seam) -> Iterator[Description]:
     ]
     if own is None or inside * NEARER > total or not wrong_inputs:
         given = seen.given[0] if len(seen.given) == 1 else None
-        yield from _described(clean, name, seen.gave, right if own is None else own, given)
+        found = [*_described(clean, name, seen.gave, right if own is None else own, given)]
+        inner = None
+        if own is not None and given is not None and not any(one.explains for one in found):
+            inner = _of_part(clean, name, seen.gave, own, given)
+        yield from [inner] if inner else found
     if own is not None and wrong_inputs:
         is_right = inside * NEARER <= total
         whose = "the block" if name.block is not None else "the stage"
         words = f"{whose} itself is right, and its input is wrong: " if is_right else f"the input of {whose} is wrong: "
         for given, one in zip(seen.given, right_given, strict=False):
             if any(one is wrong for wrong in wrong_inputs):
-                for found in _of_input(clean, name, given, one):
-                    yield replace(found, text=words + found.text)
+                yield from (replace(of, text=words + of.text) for of in _of_input(clean, name, given, one))
 
 
 def _of_input(clean: Clean, name: TensorName, given: Tensor, right: Tensor) -> Iterator[Description]:
@@ -108,6 +119,37 @@ def _without_positions(clean: Clean, name: TensorName) -> Tensor:
             if POSITIONS in path and not path.startswith(attribute):
                 changes.weight(parameter, torch.zeros_like(parameter))
         return Segment(clean, str(name), has_blocks=True).block_input
+
+
+def _of_part(clean: Clean, name: TensorName, gave: Tensor, own: Tensor, given: Tensor) -> Description | None:
+    """Describe the part of a block that differs, from the subject's own input, in the first view that differs."""
+    if name.block is None:
+        return None
+    engine = clean.engine
+    model, block = model_of(engine).model, blocks_of(engine, name.stage)[name.block]
+    view = int((gave.float() - own.float().cpu()).flatten(1).norm(dim=1).argmax())
+    gave, own, given = (one[view : view + 1].to(engine.model.device) for one in (gave, own, given))
+    pair = pair_of(gave, own, channels_last=True)
+    found: list[Description | None] = []
+    with engine.pipeline.running(name.stage):
+        if isinstance(block, DecoderLayer) and isinstance(block.mlp, MixtureOfExperts):
+            before = ComputedPart(name.stage, str(name), gave, (given,), name.block).attended(engine)
+            tokens = block.post_attention_layernorm(before)[0]
+            found.append(describe_experts(Mixed(pair, block.mlp, tokens, before[0])))
+        if isinstance(block, SamBlock) and block.window:
+            found.append(describe_windows(block, given, pair))
+            given, pair = _one_window(given, gave, own, block.window)
+        found.append(describe_block(Block(block, given, model.inv_freq), pair))
+    return simplest(found)
+
+
+def _one_window(given: Tensor, gave: Tensor, own: Tensor, window: int) -> tuple[Tensor, Pair]:
+    """Return the input of the window that differs most, and the pair of its outputs, without those with padding."""
+    whole = [size - size % window for size in given.shape[1:3]]
+    cut = [split_windows(one[:, : whole[0], : whole[1]], window) for one in (given, gave, own)]
+    place = int((cut[1] - cut[2]).float().flatten(1).norm(dim=1).argmax())
+    given, gave, own = (one[place : place + 1] for one in cut)
+    return given, pair_of(gave, own, channels_last=True)
 
 
 def _right(clean: Clean, name: TensorName) -> tuple[Tensor, Sequence[Tensor]]:

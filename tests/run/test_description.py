@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
 from pytest_dsocr.compare.tolerances import tolerances
@@ -16,6 +16,7 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes, model_of
+from pytest_dsocr.layers.experts import MixtureOfExperts
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Level, Setup
@@ -105,6 +106,19 @@ def noisy_block(port: Port, changes: Changes) -> None:
     changes.around(block, lambda run, x: run(x) + 0.1 * random(*x.shape))
 
 
+def experts_exchanged(port: Port, changes: Changes) -> None:
+    mlp = model_of(port.engine).get_submodule("model.layers.1.mlp")
+    assert isinstance(mlp, MixtureOfExperts)
+    experts = [*mlp.experts]
+    experts[3], experts[5] = experts[5], experts[3]
+    changes.set(mlp, "experts", nn.ModuleList(experts))
+
+
+def keys_longer(port: Port, changes: Changes) -> None:
+    keys = model_of(port.engine).get_parameter("model.layers.1.self_attn.k_proj.weight")
+    changes.weight(keys, keys * 1.5)
+
+
 Planted = Callable[[Port, Changes], None]
 INPUT = "the block itself is right, and its input is wrong: "
 PLANTED: Mapping[Planted, tuple[str, str, str]] = {
@@ -114,6 +128,12 @@ PLANTED: Mapping[Planted, tuple[str, str, str]] = {
     positions_turned: ("sam.page/0", "transposed", INPUT + "of the positions that are added, the 32 x 32 positions"),
     half_of_a_block: ("clip.page/1", "update", "the block adds 0.5 times its update"),
     no_newline: ("vision_fusion", "zero", "the ends of all lines, are zero"),
+    experts_exchanged: (
+        "prefill/1",
+        "experts",
+        "routed to experts 3 and 5 differ; their outputs are those of experts 5",
+    ),
+    keys_longer: ("prefill/1", "scores", "the scores are multiplied by 1.5"),
     logits_halved: ("prefill", "scaled", "every value is the expected one times 0.5"),
 }
 
