@@ -131,7 +131,7 @@ PLANTED: Mapping[Planted, tuple[str, str, str]] = {
     experts_exchanged: (
         "prefill/1",
         "experts",
-        "routed to experts 3 and 5 differ; their outputs are those of experts 5",
+        "only the 3 tokens that are routed to experts 3 and 5 differ",
     ),
     keys_longer: ("prefill/1", "scores", "the scores are multiplied by 1.5"),
     logits_halved: ("prefill", "scaled", "every value is the expected one times 0.5"),
