@@ -41,6 +41,8 @@ ACTIVATIONS: dict[str, Activation] = {
     "no activation": torch.clone,
     "a squared ReLU": lambda x: F.relu(x).square(),
 }
+MERGED = (("head", "part", "channel"), ("head", "channel", "part"), ("channel", "part", "head"))
+"""Other orders of the axes of queries, keys and values that are one matrix: part, head and channel."""
 Measured = Callable[[Variant], float]
 
 
@@ -169,6 +171,10 @@ def _alternatives(block: Block) -> Iterator[Variant]:
             heads = tuple(shift * (k == place) for k in range(3))
             way = "next" if shift < 0 else "previous"
             yield Variant("heads", f"the {name} of each head are those of the {way} one", heads=heads)  # type: ignore[arg-type]
+    yield Variant("heads", "the channels of all heads are joined channel by channel, not head by head", merged=False)
+    for axes in (("part", "channel", "head"), *([] if block.is_decoder else MERGED)):
+        names = ", then ".join(f"by {one}" for one in axes if one != "part" or not block.is_decoder)
+        yield Variant("heads", f"the channels of queries, keys and values are split {names}", split=axes)
     if block.is_decoder:
         yield from _of_decoder(len(block.x))
     if block.has_bias:

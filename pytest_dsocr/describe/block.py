@@ -44,6 +44,10 @@ class Variant:
     """Change of relative positions: ``exchanged`` rows and columns, or ``reversed`` direction."""
     bias_shift: int = 0
     """Number of entries by which the tables of relative positions are read too late."""
+    merged: bool = True
+    """Whether the channels of a head stay together when heads are joined."""
+    split: tuple[str, ...] = ()
+    """Order of the axes by which the channels of queries, keys and values are split, if it is another."""
     left_out: int | None = None
     """Head without output."""
     order: tuple[int, int, int] = (0, 1, 2)
@@ -100,7 +104,8 @@ class Block:
         used, _ = how.norms
         if used not in self._normed:
             self._normed[used] = self._qkv(self.x)
-        qkv = [self._normed[used][one] for one in how.order]
+        parts = self._split(how.split) if how.split else self._normed[used]
+        qkv = [parts[one] for one in how.order]
         q, k, v = (one.roll(shift, 0) for one, shift in zip(qkv, how.heads, strict=True))
         q = q[:, rows]
         bias = self._bias(q, rows, how) if self.has_bias else None
@@ -116,7 +121,8 @@ class Block:
         out = scores.softmax(-1, dtype=torch.float32).to(v.dtype) @ v
         if how.left_out is not None:
             out[how.left_out] = 0
-        return self._finish(self.x[rows], out.transpose(0, 1).flatten(1), how)
+        joined = out.permute(1, 0, 2) if how.merged else out.permute(1, 2, 0)
+        return self._finish(self.x[rows], joined.flatten(1), how)
 
     def _qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         one = self.attention
@@ -126,6 +132,20 @@ class Block:
         else:
             joined = (one.qkv if self.grid else one.qkv_proj)(x)
             q, k, v = joined.view(len(x), 3, one.heads, -1).permute(1, 2, 0, 3)
+        return q, k, v
+
+    def _split(self, axes: tuple[str, ...]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values, with the channels split by other axes than part, head, channel."""
+        right = self._normed[True]
+        sizes = {"part": 3, "head": len(right[0]), "channel": right[0].shape[-1]}
+        if self.is_decoder:  # each is split on its own
+            own = [one.transpose(0, 1).flatten(1) for one in right]
+            q, k, v = (one.unflatten(1, (sizes["channel"], -1)).permute(2, 0, 1) for one in own)
+            return q, k, v
+        flat = torch.stack([one.transpose(0, 1) for one in right], 1).flatten(1)
+        split = flat.unflatten(1, [sizes[one] for one in axes])
+        places = [1 + axes.index(one) for one in ("part", "head", "channel")]
+        q, k, v = split.permute(places[0], places[1], 0, places[2])
         return q, k, v
 
     def _rotated(self, x_NTD: Tensor, positions: Tensor, how: Variant) -> Tensor:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.describe.description import Description
@@ -19,6 +20,8 @@ from pytest_dsocr.layers.experts import MixtureOfExperts
 MOST_TOKENS = 128
 """Number of tokens on which every expert is run."""
 LEAST_TOKENS = 4
+MOST_COUNTED = 32
+"""Number of tokens on which other numbers of experts are tried."""
 FEW = 4
 """Number of experts up to which their outputs are looked for."""
 NEARLY_ALL = 0.9
@@ -74,10 +77,29 @@ def _of_sums(mixed: Mixed) -> Iterator[Description]:
     text = f"the shared experts count {of_shared:.3g} times, and the routed ones {of_routed:.3g} times"
     predicted = mixed.before.float().cpu() + of_shared * shared + of_routed * routed
     yield Description("experts", text, share(pair, predicted[None], test), int(test.sum()))
+    yield from _of_counts(mixed)
     weights = mixed.routed[1].sum(1, keepdim=True).float().cpu()
     predicted = mixed.before.float().cpu() + shared + routed / weights
     text = "the weights of each token's experts are divided by their sum"
     yield Description("experts", text, share(pair, predicted[None]), len(own))
+
+
+def _of_counts(mixed: Mixed) -> Iterator[Description]:
+    """Yield other numbers of experts of a token, on a few tokens."""
+    tokens = mixed.pair.differing[0].nonzero().flatten()[:MOST_COUNTED]
+    if len(tokens) < LEAST_TOKENS:
+        return
+    right = mixed.experts.gate.experts_per_token
+    scores = F.linear(mixed.tokens[tokens].float(), mixed.experts.gate.weight.float()).softmax(-1).cpu()
+    outs = torch.stack([mixed.output_of(k, tokens).float().cpu() for k in range(scores.shape[1])], 1)
+    for count in range(1, min(2 * right, scores.shape[1]) + 1):
+        if count == right:
+            continue
+        weights = torch.zeros_like(scores).scatter(1, scores.topk(count).indices, 1.0) * scores
+        routed = (weights[..., None] * outs).sum(1) * mixed.experts.gate.scale
+        predicted = mixed.before[tokens].float().cpu() + mixed.shared[tokens].float().cpu() + routed
+        text = f"each token has {count} expert{'s' * (count > 1)} instead of {right}"
+        yield Description("experts", text, share(mixed.pair.only(tokens), predicted[None]), len(tokens))
 
 
 def _of_few(mixed: Mixed) -> Iterator[Description]:

@@ -26,6 +26,8 @@ CLEAR = 0.1
 WHOLE = ("rolled", "transposed", "flipped")
 """Orders with words that hold for every row."""
 MOST_SEGMENTS = 6
+CLEARLY = 0.8
+"""Share of the moved rows in stretches of one length from which on that is said."""
 MOST_OFFSETS = 2
 
 
@@ -171,8 +173,12 @@ def _orders(source: Tensor, pair: Pair) -> Iterator[Order]:
             yield Order("shifted", _in_segments(segments, noun), source)
         if len(moved) <= 2 * MOST_SEGMENTS:
             yield Order("exchanged", _exchanged(source, moved, pair), source)
-        shown = ", ".join(map(str, source[:MOST_SEGMENTS].tolist()))
-        yield Order("reordered", f"{len(moved)} of {count} {noun}s are in another order, which begins {shown}", source)
+        shown = ", ".join(map(str, source[moved[:MOST_SEGMENTS]].tolist()))
+        lengths = Counter(last - first + 1 for first, last, offset in segments if offset)
+        [(length, often)] = lengths.most_common(1) or [(1, 0)]
+        together = f" in stretches of {length}" * (length > 1 and length * often > CLEARLY * len(moved))
+        text = f"{len(moved)} of {count} {noun}s are in another order{together}, which begins {shown}"
+        yield Order("reordered", text, source)
 
 
 def _rolled(offset: int, count: int, noun: str) -> str:

@@ -75,25 +75,21 @@ def _of_seam(clean: Clean, seen: Seen, expected: Seam) -> Iterator[Description]:
         return
     own = _computed(clean, name, seen)
     inside = total if own is None else _error(seen.gave, own)
-    wrong_inputs = [
-        one
-        for given, one in zip(seen.given, right_given, strict=False)
-        if _error(given, one) * NEARER > total and not given.equal(one.to(given.device, given.dtype))
-    ]
-    if own is None or inside * NEARER > total or not wrong_inputs:
+    is_right = own is not None and inside * NEARER <= total
+    least = 0.0 if is_right else total / NEARER
+    errors = [_error(given, one) for given, one in zip(seen.given, right_given, strict=False)]
+    if not is_right:
         given = seen.given[0] if len(seen.given) == 1 else None
         found = [*_described(clean, name, seen.gave, right if own is None else own, given)]
         inner = None
         if own is not None and given is not None and not any(one.explains for one in found):
             inner = _of_part(clean, name, seen.gave, own, given)
         yield from [inner] if inner else found
-    if own is not None and wrong_inputs:
-        is_right = inside * NEARER <= total
-        whose = "the block" if name.block is not None else "the stage"
-        words = f"{whose} itself is right, and its input is wrong: " if is_right else f"the input of {whose} is wrong: "
-        for given, one in zip(seen.given, right_given, strict=False):
-            if any(one is wrong for wrong in wrong_inputs):
-                yield from (replace(of, text=words + of.text) for of in _of_input(clean, name, given, one))
+    whose = "the block" if name.block is not None else "the stage"
+    words = f"{whose} itself is right, and its input is wrong: " if is_right else f"the input of {whose} is wrong: "
+    for given, one, error in zip(seen.given, right_given, errors, strict=False):
+        if own is not None and error > least:
+            yield from (replace(of, text=words + of.text) for of in _of_input(clean, name, given, one))
 
 
 def _of_input(clean: Clean, name: TensorName, given: Tensor, right: Tensor) -> Iterator[Description]:

@@ -82,6 +82,15 @@ def normalised_weights(layer: Any, engine: Engine[Any], changes: Changes) -> Non
     changes.set(layer.mlp.gate, "normalise", True)
 
 
+def one_expert(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    changes.set(layer.mlp.gate, "experts_per_token", 1)
+
+
+def split_by_channel(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    for parameter in (layer.self_attn.qkv_proj.weight, layer.self_attn.qkv_proj.bias):
+        changes.weight(parameter, parameter.data.unflatten(0, (3, 32, 6)).transpose(1, 2).flatten(0, 2))
+
+
 def gated_by_gelu(layer: Any, engine: Engine[Any], changes: Changes) -> None:
     for mlp in (layer.mlp.shared_experts, *layer.mlp.experts):
         changes.forward(mlp, lambda x, mlp=mlp: mlp.down_proj(F.gelu(mlp.gate_proj(x)) * mlp.up_proj(x)))
@@ -161,6 +170,14 @@ FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
         "experts",
         "routed to expert 2 differ; its output is multiplied by 3",
     ),
+    "one expert": ("prefill/3", one_expert, "experts", "each token has 1 expert instead of 2"),
+    "joined": (
+        "clip.page/1",
+        weights("self_attn.out_proj.weight", lambda w: w.unflatten(1, (32, 6)).transpose(1, 2).flatten(1)),
+        "heads",
+        "joined channel by channel, not head by head",
+    ),
+    "split": ("clip.page/1", split_by_channel, "heads", "split by part, then by channel, then by head"),
     "weights": ("prefill/3", normalised_weights, "experts", "divided by their sum"),
     "shared": (
         "prefill/3",

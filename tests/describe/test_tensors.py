@@ -179,6 +179,20 @@ def test_no_relation_is_named_for_another_mistake(name: str, what: str) -> None:
     assert ("grows with the position" in found.text) == (name == "grows")
 
 
+@pytest.mark.parametrize("name", ["last first", "exchanged", "channel zero", "vector", "one direction"])
+def test_a_relation_is_found_under_the_rounding_of_fewer_bits(name: str) -> None:
+    """Both sides differ by half a percent besides."""
+    plant, kind, _ = ANYWHERE[name]
+    pair = pair_of("prefill/2", lambda right: plant(right) * (1 + 0.005 * random(*right.shape)))
+    found = describe_tensor(replace(pair, noise=2e-2))
+    assert found is not None
+    assert (found.kind, found.explains) == (kind, True), found.text
+    noise = replace(pair, actual=pair.expected * (1 + 0.05 * random(*pair.expected.shape)), noise=2e-2)
+    found = describe_tensor(noise)
+    assert found is not None
+    assert not found.explains
+
+
 def test_equal_tensors_have_no_description() -> None:
     assert describe_tensor(pair_of("clip.page/0")) is None
 

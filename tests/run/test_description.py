@@ -106,6 +106,13 @@ def noisy_block(port: Port, changes: Changes) -> None:
     changes.around(block, lambda run, x: run(x) + 0.1 * random(*x.shape))
 
 
+def no_first_token(port: Port, changes: Changes) -> None:
+    embeddings = model_of(port.engine).get_parameter("model.embed_tokens.weight")
+    values = embeddings.data.clone()
+    values[port.engine.tokenizer.special.bos] = 0
+    changes.weight(embeddings, values)
+
+
 def experts_exchanged(port: Port, changes: Changes) -> None:
     mlp = model_of(port.engine).get_submodule("model.layers.1.mlp")
     assert isinstance(mlp, MixtureOfExperts)
@@ -134,6 +141,7 @@ PLANTED: Mapping[Planted, tuple[str, str, str]] = {
         "only the 3 tokens that are routed to experts 3 and 5 differ",
     ),
     keys_longer: ("prefill/1", "scores", "the scores are multiplied by 1.5"),
+    no_first_token: ("prefill/0", "zero", INPUT + "token 0 of 84, the tokens before the image, is zero"),
     logits_halved: ("prefill", "scaled", "every value is the expected one times 0.5"),
 }
 
