@@ -27,7 +27,7 @@ WHOLE = ("rolled", "transposed", "flipped")
 """Orders with words that hold for every row."""
 MOST_SEGMENTS = 6
 CLEARLY = 0.8
-"""Share of the moved rows in stretches of one length from which on that is said."""
+"""Least share of the moved rows that are in stretches of one length, for words about stretches."""
 MOST_OFFSETS = 2
 
 
