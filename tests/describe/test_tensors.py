@@ -142,6 +142,20 @@ def test_the_tokens_that_differ_are_named_by_their_meaning() -> None:
     assert "is zero" in found.text
 
 
+def test_what_moved_among_the_image_alone_is_not_said_of_the_text() -> None:
+    """The text's embeddings are small next to the image's features, so they hardly count in a norm."""
+    right = block("prefill/0").given
+    places = clean().inputs.images_seq_mask[0].nonzero().flatten()
+    actual = right.clone()
+    actual[:, places] = right[:, places.roll(1)]
+    found = describe_tensor(Pair(actual, right, "token"))
+    assert found is not None
+    assert (found.kind, found.explains) == ("shifted", True)
+    first, last = int(places[0]), int(places[-1])
+    assert found.text.startswith(f"token {first} holds the expected token {last}; tokens {first + 1} to {last} hold")
+    assert found.text.endswith("all others are in place")
+
+
 def test_views_are_told_apart() -> None:
     """The tensor has a page's view three times, changed each time."""
     right = block("clip.page/0").gave
