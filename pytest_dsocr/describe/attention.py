@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pytest_dsocr.describe.block import RIGHT, Activation, Block, Variant
 from pytest_dsocr.describe.description import ENOUGH, Description
-from pytest_dsocr.describe.pair import SEED, Pair, share
+from pytest_dsocr.describe.pair import SEED, RowPair, share
 
 MOST_ROWS = 32
 """Number of rows of each half that are computed."""
@@ -43,10 +43,10 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 MERGED = (("head", "part", "channel"), ("head", "channel", "part"), ("channel", "part", "head"))
 """Other orders of the axes of queries, keys and values that are one matrix: part, head and channel."""
-Measured = Callable[[Variant], float]
+ShareOf = Callable[[Variant], float]
 
 
-class Number(NamedTuple):
+class FreeNumber(NamedTuple):
     """A number of a block that may be another, found on a scale of ratios."""
 
     field: str
@@ -60,22 +60,22 @@ class Number(NamedTuple):
 
 
 NUMBERS = (
-    Number("score_factor", "scores", "the scores are multiplied by {:.3g}"),
-    Number("attention_factor", "attention", "the output of attention counts {:.3g} times"),
-    Number("mlp_factor", "mlp", "the output of the perceptron counts {:.3g} times"),
-    Number("position_factor", "positions", "the rotary positions are multiplied by {:.3g}", of_decoder=True),
-    Number(
+    FreeNumber("score_factor", "scores", "the scores are multiplied by {:.3g}"),
+    FreeNumber("attention_factor", "attention", "the output of attention counts {:.3g} times"),
+    FreeNumber("mlp_factor", "mlp", "the output of the perceptron counts {:.3g} times"),
+    FreeNumber("position_factor", "positions", "the rotary positions are multiplied by {:.3g}", of_decoder=True),
+    FreeNumber(
         "base_factor",
         "positions",
         "the base of the rotary frequencies is multiplied by {:.3g}",
         of_decoder=True,
         most=8,
     ),
-    Number("bias_factor", "bias", "the scores of relative positions are multiplied by {:.3g}", of_bias=True),
+    FreeNumber("bias_factor", "bias", "the scores of relative positions are multiplied by {:.3g}", of_bias=True),
 )
 
 
-def describe_block(block: Block, pair: Pair) -> Description | None:
+def describe_block(block: Block, pair: RowPair) -> Description | None:
     """Return the alternative that reproduces the subject's output of one view, ``[1, T, C]``; None if none does.
 
     Args:
@@ -99,12 +99,12 @@ def describe_block(block: Block, pair: Pair) -> Description | None:
     return Description(best[1].kind, best[1].text, _share(block, pair, test, best[1]), len(test))
 
 
-def _share(block: Block, pair: Pair, rows: Tensor, how: Variant) -> float:
+def _share(block: Block, pair: RowPair, rows: Tensor, how: Variant) -> float:
     predicted = block.compute(how, rows.to(block.x.device)).float().cpu()
     return share(pair.only(rows), predicted[None]) if torch.isfinite(predicted).all() else 0.0
 
 
-def _tried(block: Block, measured: Measured) -> Iterator[tuple[float, Variant]]:
+def _tried(block: Block, measured: ShareOf) -> Iterator[tuple[float, Variant]]:
     """Yield alternatives with the share that they explain; after one that explains all but rounding, no more."""
     for how in _alternatives(block):
         explained = measured(how)
@@ -117,13 +117,13 @@ def _tried(block: Block, measured: Measured) -> Iterator[tuple[float, Variant]]:
     yield from (_refined(one, best, measured) for explained, best, one in coarse[:MOST_REFINED] if explained > NEARER)
 
 
-def _coarse(number: Number, measured: Measured) -> tuple[float, float]:
+def _coarse(number: FreeNumber, measured: ShareOf) -> tuple[float, float]:
     """Return the best of some ratios, as the share that it explains and a power of two."""
     exponents = (k / 2 for k in range(-2 * number.most, 2 * number.most + 1) if k)
     return max((measured(_variant(number, 2.0**exponent)), exponent) for exponent in exponents)
 
 
-def _refined(number: Number, best: float, measured: Measured) -> tuple[float, Variant]:
+def _refined(number: FreeNumber, best: float, measured: ShareOf) -> tuple[float, Variant]:
     """Return the best value of a number near a power of two, by the golden section."""
 
     def of(exponent: float) -> float:
@@ -145,7 +145,7 @@ def _refined(number: Number, best: float, measured: Measured) -> tuple[float, Va
     return measured(_variant(number, value)), _variant(number, value)
 
 
-def _variant(number: Number, value: float) -> Variant:
+def _variant(number: FreeNumber, value: float) -> Variant:
     how: Variant = replace(Variant(number.kind, number.words.format(value)), **{number.field: value})  # type: ignore[arg-type]
     return how
 

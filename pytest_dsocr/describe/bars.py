@@ -20,7 +20,7 @@ LEAST_PX = 2
 COARSE_PX = 4
 
 
-class Box(NamedTuple):
+class PageBox(NamedTuple):
     """The part of a view that shows the page."""
 
     top: int
@@ -42,13 +42,13 @@ class Box(NamedTuple):
         return f"lines {self.top} to {self.bottom - 1} and columns {self.left} to {self.right - 1}"
 
 
-def page_box(view: Tensor, level: float) -> Box:
+def page_box(view: Tensor, level: float) -> PageBox:
     """Return the box around everything that is not of one level; the whole view if bars would leave nothing."""
     other = ((view - level).abs() > CLOSE).any(0)
     lines, columns = (other.any(dim).nonzero().flatten() for dim in (1, 0))
     if not len(lines):
-        return Box(0, view.shape[1], 0, view.shape[2])
-    return Box(int(lines[0]), int(lines[-1]) + 1, int(columns[0]), int(columns[-1]) + 1)
+        return PageBox(0, view.shape[1], 0, view.shape[2])
+    return PageBox(int(lines[0]), int(lines[-1]) + 1, int(columns[0]), int(columns[-1]) + 1)
 
 
 def other_bars(actual: Tensor, expected: Tensor) -> Description | None:
@@ -56,8 +56,8 @@ def other_bars(actual: Tensor, expected: Tensor) -> Description | None:
 
     White margins of a page look like bars. The reading that explains most counts.
     """
-    whole = Box(0, expected.shape[1], 0, expected.shape[2])
-    readings: list[tuple[Box, float | None]] = [(whole, None)]
+    whole = PageBox(0, expected.shape[1], 0, expected.shape[2])
+    readings: list[tuple[PageBox, float | None]] = [(whole, None)]
     if (level := _level_of_bars(actual)) is not None:
         readings.append((page_box(actual, level), level))
     found = [_of_box(actual, expected, *one, whole) for one in readings]
@@ -73,7 +73,7 @@ def same_grey_bars(actual: Tensor, expected: Tensor) -> str | None:
     return f"the page is at {own} of the view instead of {right}"
 
 
-def _of_box(actual: Tensor, expected: Tensor, own: Box, level: float | None, whole: Box) -> Description | None:
+def _of_box(actual: Tensor, expected: Tensor, own: PageBox, level: float | None, whole: PageBox) -> Description | None:
     right = page_box(expected, GREY[0])
     if own == right:
         if level is None or right == whole or abs(level - GREY[0]) < CLOSE:
@@ -97,7 +97,7 @@ def _of_box(actual: Tensor, expected: Tensor, own: Box, level: float | None, who
     return Description("bars", text, _share(*coarse), actual.numel() // COARSE_PX**2)
 
 
-def _of_level(actual: Tensor, expected: Tensor, level: float, box: Box) -> Description:
+def _of_level(actual: Tensor, expected: Tensor, level: float, box: PageBox) -> Description:
     predicted = torch.full_like(expected, level)
     predicted[:, *box.inside] = expected[:, *box.inside]
     text = f"the bars around the page have level {level:.0f} instead of {GREY[0]}; the page itself is right"

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.describe.pair import Pair, halves, named, share, simplest
+from pytest_dsocr.describe.pair import RowPair, halves, named, share, simplest
 from pytest_dsocr.layers.experts import MixtureOfExperts
 
 MOST_TOKENS = 128
@@ -31,7 +31,7 @@ NEARLY_ALL = 0.9
 class Mixed:
     """Tokens that go into the experts of a layer, and what the subject returned."""
 
-    pair: Pair
+    pair: RowPair
     """Output of the layer, ``[1, T, C]``."""
     experts: MixtureOfExperts
     tokens: Tensor

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.presets import Grid
-from pytest_dsocr.describe.pair import Pair
+from pytest_dsocr.describe.pair import RowPair
 
 IN_FEWER_BITS = 2e-2
 """Relative error of a row in bfloat16 or float16 that is mere rounding."""
@@ -26,7 +26,7 @@ def pair_of(
     image: Tensor | None = None,
     crops: Grid | None = None,
     given: Tensor | None = None,
-) -> Pair:
+) -> RowPair:
     """Return two tensors of a stage as rows.
 
     Args:
@@ -38,7 +38,7 @@ def pair_of(
         given: input of the block.
     """
     own, right = (_rows(one, channels_last) for one in (actual, expected))
-    noise = Pair.noise if expected.dtype is torch.float32 else IN_FEWER_BITS
+    noise = RowPair.noise if expected.dtype is torch.float32 else IN_FEWER_BITS
     grid, noun = _plane(expected, channels_last), "position"
     places: Mapping[str, Tensor] = {}
     if image is not None:
@@ -51,7 +51,7 @@ def pair_of(
         own, right, noun = own.mT, right.mT, "logit"
     known = {name: mask for name, mask in places.items() if len(mask) == right.shape[1]}
     block_input = _rows(given, channels_last) if given is not None and given.shape == expected.shape else None
-    return Pair(own, right, noun, grid, known, block_input, noise)
+    return RowPair(own, right, noun, grid, known, block_input, noise)
 
 
 def _rows(tensor: Tensor, channels_last: bool) -> Tensor:

@@ -1,4 +1,4 @@
-"""Pixels that are a function of the expected level alone: another normalisation, gamma, clip or rounding.
+"""Pixels that are a function of the expected level alone: another normalisation, gamma, cut or rounding.
 
 The function is a table of 256 levels, fitted on half of the pixels and verified on the other half.
 """
@@ -83,13 +83,13 @@ def _line(level: Tensor, value: Tensor) -> str | None:
         return None
     ends = [f"not below {low:.0f}"] * bool((line < low - CLOSE).any() and low > CLOSE)
     ends += [f"not above {high:.0f}"] * bool((line > high + CLOSE).any() and high < LEVELS - 1 - CLOSE)
-    clip = f"clipped: {' and '.join(ends)}" if ends else ""
-    if abs(slope - 1) < STEEP and clip and abs(offset) < 2 * CLOSE:
-        return f"the levels are {clip}"
+    cut = f"clipped: {' and '.join(ends)}" if ends else ""
+    if abs(slope - 1) < STEEP and cut and abs(offset) < 2 * CLOSE:
+        return f"the levels are {cut}"
     if abs(slope - 1) < STEEP:
         way = "higher" if offset > 0 else "lower"
-        return ", ".join(filter(None, (f"every level is {_mean(value - level):.3g} {way}", clip)))
-    return ", ".join(filter(None, (_normalised(slope, offset), clip)))
+        return ", ".join(filter(None, (f"every level is {_mean(value - level):.3g} {way}", cut)))
+    return ", ".join(filter(None, (_normalised(slope, offset), cut)))
 
 
 def _mean(apart: Tensor) -> float:

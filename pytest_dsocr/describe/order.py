@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.describe.description import ENOUGH, Description
-from pytest_dsocr.describe.pair import Pair, named, share, times
+from pytest_dsocr.describe.pair import RowPair, named, share, times
 
 MOST_MATCHED = 4096
 """Number of rows above which only some are matched."""
@@ -40,7 +40,7 @@ class Order(NamedTuple):
     """Index of the expected row that each row has, ``[N]``; -1 for a row that has none of them."""
 
 
-def reordered_views(pair: Pair) -> Description | None:
+def reordered_views(pair: RowPair) -> Description | None:
     """Describe views in another order."""
     count = len(pair.actual)
     if count < 2:
@@ -54,7 +54,7 @@ def reordered_views(pair: Pair) -> Description | None:
     return Description("reordered", text, share(pair, pair.expected[source]), count)
 
 
-def reordered_rows(pair: Pair) -> Description | None:
+def reordered_rows(pair: RowPair) -> Description | None:
     """Describe rows in another order, the same in each view."""
     if pair.actual.shape[-1] < LEAST_CHANNELS or pair.expected.shape[1] < 2:
         return None
@@ -63,16 +63,16 @@ def reordered_rows(pair: Pair) -> Description | None:
     return None if source is None else _best(pair, _orders(source, pair))
 
 
-def reordered_channels(pair: Pair) -> Description | None:
+def reordered_channels(pair: RowPair) -> Description | None:
     """Describe channels in another order, the same in every row."""
     actual, expected = (one.flatten(0, 1).T for one in (pair.actual, pair.expected))
     if actual.shape != expected.shape or actual.shape[1] < 2 * LEAST_CHANNELS:
         return None
-    turned = Pair(actual[None], expected[None], "channel", noise=pair.noise)
+    turned = RowPair(actual[None], expected[None], "channel", noise=pair.noise)
     return reordered_rows(turned)
 
 
-def left_out(pair: Pair) -> Description | None:
+def left_out(pair: RowPair) -> Description | None:
     """Describe rows that are left out or doubled, if the number of rows differs."""
     if pair.actual.shape[1] == pair.expected.shape[1] or pair.actual.shape[2] != pair.expected.shape[2]:
         return None
@@ -95,7 +95,7 @@ def left_out(pair: Pair) -> Description | None:
     return Description("left-out", text, max(0.0, right) * float(found.float().mean()), own)
 
 
-def _odd(pair: Pair) -> slice:
+def _odd(pair: RowPair) -> slice:
     return slice(1, None, 2) if pair.actual.shape[-1] >= 2 * LEAST_CHANNELS else slice(None)
 
 
@@ -128,7 +128,7 @@ def _matched(actual_RC: Tensor, expected_QC: Tensor) -> Tensor | None:
     return source
 
 
-def _best(pair: Pair, orders: Iterator[Order]) -> Description | None:
+def _best(pair: RowPair, orders: Iterator[Order]) -> Description | None:
     """Return the first order that explains the difference; else the one that explains most."""
     best: Description | None = None
     odd = _odd(pair)
@@ -149,13 +149,13 @@ def _best(pair: Pair, orders: Iterator[Order]) -> Description | None:
     return best
 
 
-def _holds_everywhere(pair: Pair, predicted: Tensor) -> bool:
+def _holds_everywhere(pair: RowPair, predicted: Tensor) -> bool:
     """Return whether a prediction holds in every row, as the words of a whole order claim."""
     left, size = (pair.actual - predicted).norm(dim=-1), pair.actual.norm(dim=-1)
     return bool((left <= CLEAR * size + pair.noise * size.max()).all())
 
 
-def _orders(source: Tensor, pair: Pair) -> Iterator[Order]:
+def _orders(source: Tensor, pair: RowPair) -> Iterator[Order]:
     """Yield orders in which the rows may be, the simplest first."""
     noun, count = pair.noun, len(source)
     places = torch.arange(count)
@@ -257,7 +257,7 @@ def _in_segments(segments: list[tuple[int, int, int | None]], noun: str) -> str:
     return "; ".join(parts) + others
 
 
-def _exchanged(source: Tensor, moved: list[int], pair: Pair) -> str:
+def _exchanged(source: Tensor, moved: list[int], pair: RowPair) -> str:
     noun = pair.noun
     if len(moved) > 1 and len({*source[moved].tolist()}) == 1:
         return f"{named(noun, moved)} each hold the expected {noun} {int(source[moved[0]])}; all others are in place"

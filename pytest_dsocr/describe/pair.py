@@ -22,7 +22,7 @@ EXACT = 0.99
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class RowPair:
     """The subject's tensor and the expected one, ``[B, N, C]`` float32."""
 
     actual: Tensor
@@ -61,7 +61,7 @@ class Pair:
         inside = [(int(mask.sum()), name) for name, mask in self.places.items() if mask[row]]
         return f" ({min(inside)[1]})" if inside else ""
 
-    def only(self, rows_N: Tensor) -> Pair:
+    def only(self, rows_N: Tensor) -> RowPair:
         """Return the pair of some rows of each view."""
         given = None if self.given is None else self.given[:, rows_N]
         return replace(
@@ -69,7 +69,7 @@ class Pair:
         )
 
 
-def share(pair: Pair, predicted: Tensor, rows: Tensor | None = None) -> float:
+def share(pair: RowPair, predicted: Tensor, rows: Tensor | None = None) -> float:
     """Return the share of the difference that a prediction explains: of all rows together, and of the median row.
 
     The smaller of both counts, so that neither a few large rows nor many small ones decide alone.

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.describe.description import ENOUGH
-from pytest_dsocr.describe.pair import Pair, named, ranges
+from pytest_dsocr.describe.pair import RowPair, named, ranges
 
 MOST_ROWS = 0.6
 """Share of the rows up to which a difference is confined to them."""
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     """Whether the words say which rows they are, and not only how many."""
 
 
-def confined(pair: Pair) -> Place | None:
+def confined(pair: RowPair) -> Place | None:
     """Return the rows that differ, if most rows of each view do not."""
     rows = pair.differing.any(0)
     count, every = int(rows.sum()), len(rows)
@@ -50,14 +50,14 @@ def confined(pair: Pair) -> Place | None:
     return Place(f"only {which}: {where}", rows, named is not None)
 
 
-def views(pair: Pair) -> list[int]:
+def views(pair: RowPair) -> list[int]:
     """Return the views that differ, if others do not."""
     views_differ = pair.differing.any(1)
     found: list[int] = views_differ.nonzero().flatten().tolist()
     return found if 0 < len(found) < len(views_differ) else []
 
 
-def channels(pair: Pair) -> tuple[str, Tensor] | None:
+def channels(pair: RowPair) -> tuple[str, Tensor] | None:
     """Return the few channels with nearly all of the difference, found on even rows and verified on odd ones."""
     apart = pair.apart.flatten(0, 1).pow(2)
     if len(apart) < 2 or apart.shape[1] < 2 / MOST_CHANNELS:
@@ -78,7 +78,7 @@ def channels(pair: Pair) -> tuple[str, Tensor] | None:
     return f"only {named('channel', chosen.tolist())} of {len(energy)} differ{'s' * (count == 1)}", mask
 
 
-def _named(rows: Tensor, pair: Pair) -> Iterator[str]:
+def _named(rows: Tensor, pair: RowPair) -> Iterator[str]:
     """Yield words that name exactly these rows, the simplest first."""
     found, every = rows.nonzero().flatten().tolist(), len(rows)
     if len(found) == 1:
@@ -126,7 +126,7 @@ def _in_plane(rows: Tensor, grid: tuple[int, int]) -> Iterator[str]:
             yield f"{named(name, line.tolist())} of {size}"
 
 
-def anatomy(pair: Pair) -> str:
+def anatomy(pair: RowPair) -> str:
     """Return where and how much two tensors differ, in words."""
     rows, every = pair.differing, pair.differing.numel()
     size = pair.apart.norm(dim=-1) / pair.expected.norm(dim=-1).clamp_min(1e-30)

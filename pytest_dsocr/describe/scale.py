@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.describe.pair import Pair, halves, named, share
+from pytest_dsocr.describe.pair import RowPair, halves, named, share
 
 LEAST_ROWS = 16
 """Number of rows from which on one half of them says something about the other."""
@@ -25,7 +25,7 @@ ON_GRID = 1e-3
 FORMATS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def zero(pair: Pair) -> Iterator[Description | None]:
+def zero(pair: RowPair) -> Iterator[Description | None]:
     """Yield descriptions of values, rows or channels that are zero."""
     least = pair.noise * float(pair.expected.abs().max())
     actual = pair.actual.masked_fill(pair.actual.abs() < least, 0)
@@ -43,7 +43,7 @@ def zero(pair: Pair) -> Iterator[Description | None]:
             yield _of(pair, "zero", text, pair.expected.masked_fill(found, 0))
 
 
-def of_all(pair: Pair) -> Iterator[Description | None]:
+def of_all(pair: RowPair) -> Iterator[Description | None]:
     """Yield one factor, one offset, and both."""
     fit, test = halves(pair.actual.shape[:2])
     if not (fit.any() and test.any()):  # a single row: fit on half of its channels
@@ -59,13 +59,13 @@ def of_all(pair: Pair) -> Iterator[Description | None]:
     yield _of(pair, "scaled", text, pair.expected * slope + level, test)
 
 
-def _of_one_row(pair: Pair) -> Iterator[Description | None]:
-    flat = Pair(pair.actual.reshape(1, -1, 1), pair.expected.reshape(1, -1, 1), "value", noise=0.0)
+def _of_one_row(pair: RowPair) -> Iterator[Description | None]:
+    flat = RowPair(pair.actual.reshape(1, -1, 1), pair.expected.reshape(1, -1, 1), "value", noise=0.0)
     if flat.actual.shape[1] >= LEAST_ROWS:
         yield from of_all(flat)
 
 
-def of_update(pair: Pair) -> Iterator[Description | None]:
+def of_update(pair: RowPair) -> Iterator[Description | None]:
     """Yield a factor of all that a block adds to its input; 0 leaves the input as it is."""
     if pair.given is None or pair.given.shape != pair.expected.shape:
         return
@@ -81,7 +81,7 @@ def of_update(pair: Pair) -> Iterator[Description | None]:
         yield _of(pair, "update", "the block's input is not added to its update", right, test)
 
 
-def of_channels(pair: Pair) -> Iterator[Description | None]:
+def of_channels(pair: RowPair) -> Iterator[Description | None]:
     """Yield a vector that is added to every row, a factor of each channel, and both."""
     fit, test = halves(pair.actual.shape[:2])
     if min(int(fit.sum()), int(test.sum())) < LEAST_ROWS // 2:
@@ -99,7 +99,7 @@ def of_channels(pair: Pair) -> Iterator[Description | None]:
     yield _of(pair, "scaled-channels", words, (pair.expected - mean_e) * slopes + mean_a, test)
 
 
-def of_rows(pair: Pair) -> Iterator[Description | None]:
+def of_rows(pair: RowPair) -> Iterator[Description | None]:
     """Yield a factor of each row, fitted on half of the channels, and a value that is added to all its channels."""
     channels = pair.actual.shape[-1]
     if channels < LEAST_ROWS:
@@ -107,7 +107,7 @@ def of_rows(pair: Pair) -> Iterator[Description | None]:
     fit, test = (torch.nonzero(one).flatten() for one in halves((channels,)))
     a, e = pair.actual[..., fit], pair.expected[..., fit]
     factors = (a * e).sum(-1, keepdim=True) / (e * e).sum(-1, keepdim=True).clamp_min(1e-30)
-    seen = Pair(pair.actual[..., test], pair.expected[..., test], pair.noun, noise=pair.noise)
+    seen = RowPair(pair.actual[..., test], pair.expected[..., test], pair.noun, noise=pair.noise)
     words = f"each {pair.noun} has a factor of its own, {_between(factors)}"
     yield _of(seen, "scaled-rows", words, seen.expected * factors)
     offsets = (a - e).mean(-1, keepdim=True)
@@ -115,7 +115,7 @@ def of_rows(pair: Pair) -> Iterator[Description | None]:
     yield _of(seen, "offset-rows", words, seen.expected + offsets)
 
 
-def rounded(pair: Pair) -> Iterator[Description | None]:
+def rounded(pair: RowPair) -> Iterator[Description | None]:
     """Yield formats with fewer bits that the subject's values are rounded to, and the expected ones are not."""
     for name, dtype in FORMATS.items():
         if _on(pair.actual, dtype) >= ROUND > _on(pair.expected, dtype):
@@ -136,7 +136,7 @@ def _on(values: Tensor, dtype: torch.dtype) -> float:
     return float((values.to(dtype).float() == values).float().mean())
 
 
-def low_rank(pair: Pair) -> Iterator[Description | None]:
+def low_rank(pair: RowPair) -> Iterator[Description | None]:
     """Yield the least rank of the difference: directions from half of the rows, verified on the others."""
     fit, test = halves(pair.actual.shape[:2])
     apart, channels = pair.apart, pair.actual.shape[-1]
@@ -152,7 +152,7 @@ def low_rank(pair: Pair) -> Iterator[Description | None]:
         yield _of(pair, "low-rank", text, pair.expected + apart @ basis.T @ basis, test)
 
 
-def _of(pair: Pair, kind: str, text: str, predicted: Tensor, rows: Tensor | None = None) -> Description:
+def _of(pair: RowPair, kind: str, text: str, predicted: Tensor, rows: Tensor | None = None) -> Description:
     counted = pair.differing if rows is None else pair.differing & rows
     return Description(kind, text, share(pair, predicted, rows), int(counted.sum()))
 
@@ -185,6 +185,6 @@ def _between(values: Tensor) -> str:
     return f"from {low:.3g} to {high:.3g}"
 
 
-Relation = Callable[[Pair], Iterator[Description | None]]
+Relation = Callable[[RowPair], Iterator[Description | None]]
 ONE_NUMBER: tuple[Relation, ...] = (zero, of_all, of_update)
 MANY_NUMBERS: tuple[Relation, ...] = (of_channels, of_rows, rounded, low_rank)

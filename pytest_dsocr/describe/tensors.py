@@ -10,13 +10,13 @@ import torch
 
 from pytest_dsocr.describe import order, place, scale
 from pytest_dsocr.describe.description import ENOUGH, Description
-from pytest_dsocr.describe.pair import Pair, named, simplest
+from pytest_dsocr.describe.pair import RowPair, named, simplest
 
 LEAST_ROWS = 4
 """Number of rows from which on their own values may be described, if others are right."""
 
 
-def describe_tensor(pair: Pair) -> Description | None:
+def describe_tensor(pair: RowPair) -> Description | None:
     """Return the simplest relation that explains the difference, or else where it is; None if nothing differs.
 
     Relations are tried in the order of the numbers that they need. Each is verified on rows or channels that it was
@@ -31,7 +31,7 @@ def describe_tensor(pair: Pair) -> Description | None:
     return simplest(_relations(pair)) or Description("anatomy", place.anatomy(pair), 0.0, int(pair.differing.sum()))
 
 
-def _relations(pair: Pair) -> Iterator[Description | None]:
+def _relations(pair: RowPair) -> Iterator[Description | None]:
     """Yield relations from the simplest on."""
     for relation in scale.ONE_NUMBER:
         yield from relation(pair)
@@ -45,7 +45,7 @@ def _relations(pair: Pair) -> Iterator[Description | None]:
     yield order.reordered_channels(pair)
 
 
-def _of_views(pair: Pair) -> Description | None:
+def _of_views(pair: RowPair) -> Description | None:
     """Describe the views that differ, if others are right."""
     if not (found := place.views(pair)):
         return None
@@ -55,7 +55,7 @@ def _of_views(pair: Pair) -> Description | None:
     return _inside(where, simplest(_relations(part)), int(pair.differing.sum()), _energy(pair, part))
 
 
-def _of_rows(pair: Pair) -> Description | None:
+def _of_rows(pair: RowPair) -> Description | None:
     """Describe the rows that differ, if most are right."""
     if (found := place.confined(pair)) is None:
         return None
@@ -66,7 +66,7 @@ def _of_rows(pair: Pair) -> Description | None:
     return _inside(found.text, inner, int(pair.differing.sum()), _energy(pair, part))
 
 
-def _inner(part: Pair) -> Iterator[Description | None]:
+def _inner(part: RowPair) -> Iterator[Description | None]:
     """Yield relations of a few rows or channels."""
     for relation in scale.ONE_NUMBER:
         yield from relation(part)
@@ -75,7 +75,7 @@ def _inner(part: Pair) -> Iterator[Description | None]:
         yield from scale.of_rows(part)
 
 
-def _of_channels(pair: Pair) -> Description | None:
+def _of_channels(pair: RowPair) -> Description | None:
     """Describe the channels that differ, if most are right."""
     if (found := place.channels(pair)) is None:
         return None
@@ -91,20 +91,20 @@ def _inside(where: str, inner: Description | None, cases: int, inside: float) ->
     return replace(inner, text=f"{where}; there {inner.text}")
 
 
-def _energy(pair: Pair, part: Pair) -> float:
+def _energy(pair: RowPair, part: RowPair) -> float:
     """Return the share of the difference that is inside of a part."""
     whole, inside = (float(one.apart.norm()) for one in (pair, part))
     return 1 - math.sqrt(max(0.0, 1 - (inside / whole) ** 2))
 
 
-def _of_other_shape(pair: Pair) -> Description | None:
+def _of_other_shape(pair: RowPair) -> Description | None:
     if len(pair.actual) == len(pair.expected) and (found := order.left_out(pair)) is not None:
         return found if found.share >= ENOUGH else replace(found, kind="shape", share=0.0)
     shapes = [" x ".join(map(str, one.shape)) for one in (pair.actual, pair.expected)]
     return Description("shape", f"{shapes[0]} values instead of {shapes[1]}", 0.0)
 
 
-def _not_finite(pair: Pair) -> Description | None:
+def _not_finite(pair: RowPair) -> Description | None:
     """Describe NaN and infinite values by their rows."""
     spoilt = ~torch.isfinite(pair.actual)
     if not spoilt.any() or not torch.isfinite(pair.expected).all():

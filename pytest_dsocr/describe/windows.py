@@ -7,21 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TypeGuard
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.describe.pair import Pair, halves, share
+from pytest_dsocr.describe.layout import pair_of
+from pytest_dsocr.describe.pair import RowPair, halves, share
 from pytest_dsocr.layers.sam import SamBlock, join_windows, split_windows
 
 SIZES = (7, 8, 10, 12, 16, 20, 28, 32)
 MOST_POSITIONS = 4096
 """Number of positions up to which attention over the whole view is tried."""
-Attend = Callable[[Tensor], Tensor]
+WindowAttention = Callable[[Tensor], Tensor]
 
 
-def describe_windows(block: SamBlock, given: Tensor, pair: Pair) -> Description | None:
+def has_windows(block: object) -> TypeGuard[SamBlock]:
+    """Return whether a block's attention sees windows."""
+    return isinstance(block, SamBlock) and block.window > 0
+
+
+def one_window(given: Tensor, gave: Tensor, own: Tensor, window: int) -> tuple[Tensor, RowPair]:
+    """Return the input of the window that differs most, and the pair of its outputs, without those with padding."""
+    whole = [size - size % window for size in given.shape[1:3]]
+    cut = [split_windows(one[:, : whole[0], : whole[1]], window) for one in (given, gave, own)]
+    place = int((cut[1] - cut[2]).float().flatten(1).norm(dim=1).argmax())
+    given, gave, own = (one[place : place + 1] for one in cut)
+    return given, pair_of(gave, own, channels_last=True)
+
+
+def describe_windows(block: SamBlock, given: Tensor, pair: RowPair) -> Description | None:
     """Return the way to cut ``[1, H, W, C]`` into windows that reproduces the output; None if none does.
 
     Half of the positions choose the way, and the other half verify it.
@@ -37,7 +53,7 @@ def describe_windows(block: SamBlock, given: Tensor, pair: Pair) -> Description 
     return Description("windows", best[1], share(pair, best[2], test), int(test.sum()))
 
 
-def _ways(block: SamBlock, height: int, width: int) -> Iterator[tuple[str, Attend]]:
+def _ways(block: SamBlock, height: int, width: int) -> Iterator[tuple[str, WindowAttention]]:
     window = block.window
     below, right = -height % window, -width % window
     half = (below // 2, right // 2)

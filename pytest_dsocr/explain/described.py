@@ -19,17 +19,16 @@ from pytest_dsocr.describe.block import Block
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.experts import Mixed, describe_experts
 from pytest_dsocr.describe.layout import pair_of
-from pytest_dsocr.describe.pair import Pair, simplest
+from pytest_dsocr.describe.pair import simplest
 from pytest_dsocr.describe.pixels import describe_pixels
 from pytest_dsocr.describe.tensors import describe_tensor
-from pytest_dsocr.describe.windows import describe_windows
+from pytest_dsocr.describe.windows import describe_windows, has_windows, one_window
 from pytest_dsocr.explain.mistake import Changes, blocks_of, home_of, model_of
 from pytest_dsocr.explain.parts import ComputedPart
 from pytest_dsocr.explain.recompute import Clean, Segment
 from pytest_dsocr.explain.search import distance
 from pytest_dsocr.layers.decoder import DecoderLayer
 from pytest_dsocr.layers.experts import MixtureOfExperts
-from pytest_dsocr.layers.sam import SamBlock, split_windows
 from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import Seam, pixels_sha256
@@ -132,20 +131,11 @@ def _of_part(clean: Clean, name: TensorName, gave: Tensor, own: Tensor, given: T
             before = ComputedPart(name.stage, str(name), gave, (given,), name.block).attended(engine)
             tokens = block.post_attention_layernorm(before)[0]
             found.append(describe_experts(Mixed(pair, block.mlp, tokens, before[0])))
-        if isinstance(block, SamBlock) and block.window:
+        if has_windows(block):
             found.append(describe_windows(block, given, pair))
-            given, pair = _one_window(given, gave, own, block.window)
+            given, pair = one_window(given, gave, own, block.window)
         found.append(describe_block(Block(block, given, model.inv_freq), pair))
     return simplest(found)
-
-
-def _one_window(given: Tensor, gave: Tensor, own: Tensor, window: int) -> tuple[Tensor, Pair]:
-    """Return the input of the window that differs most, and the pair of its outputs, without those with padding."""
-    whole = [size - size % window for size in given.shape[1:3]]
-    cut = [split_windows(one[:, : whole[0], : whole[1]], window) for one in (given, gave, own)]
-    place = int((cut[1] - cut[2]).float().flatten(1).norm(dim=1).argmax())
-    given, gave, own = (one[place : place + 1] for one in cut)
-    return given, pair_of(gave, own, channels_last=True)
 
 
 def _right(clean: Clean, name: TensorName) -> tuple[Tensor, Sequence[Tensor]]:

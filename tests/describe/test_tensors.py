@@ -9,14 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.describe.pair import Pair
+from pytest_dsocr.describe.pair import RowPair
 from pytest_dsocr.describe.tensors import describe_tensor
 from tests.describe.real import block, clean, random
 
 WHATS = ("clip.page/0", "prefill/2")
 
 
-def pair_of(what: str, actual: Callable[[Tensor], Tensor] = lambda right: right) -> Pair:
+def pair_of(what: str, actual: Callable[[Tensor], Tensor] = lambda right: right) -> RowPair:
     """Return the expected output of a block next to a changed one."""
     gave, given = block(what)
     grid = tuple(gave.shape[1:3]) if gave.ndim == 4 else (8, 8) if what.startswith("clip") else None
@@ -24,7 +24,7 @@ def pair_of(what: str, actual: Callable[[Tensor], Tensor] = lambda right: right)
     image = clean().inputs.images_seq_mask[0]
     places = {"the image's tokens": image, "the text's tokens": ~image} if what.startswith("prefill") else {}
     noun = "token" if places else "position"
-    return Pair(actual(right.clone()), right, noun, grid, places, given)  # type: ignore[arg-type]
+    return RowPair(actual(right.clone()), right, noun, grid, places, given)  # type: ignore[arg-type]
 
 
 def described(what: str, actual: Callable[[Tensor], Tensor]) -> Description:
@@ -148,7 +148,7 @@ def test_what_moved_among_the_image_alone_is_not_said_of_the_text() -> None:
     places = clean().inputs.images_seq_mask[0].nonzero().flatten()
     actual = right.clone()
     actual[:, places] = right[:, places.roll(1)]
-    found = describe_tensor(Pair(actual, right, "token"))
+    found = describe_tensor(RowPair(actual, right, "token"))
     assert found is not None
     assert (found.kind, found.explains) == ("shifted", True)
     first, last = int(places[0]), int(places[-1])
@@ -165,7 +165,7 @@ def test_views_are_told_apart() -> None:
         (torch.cat([views[:2], 2 * views[2:]]), "scaled", "only view 2 of 3 differs; there every value"),
         (torch.cat([views[:2], views[2:] + random(*right.shape)]), "confined", "only view 2 of 3 differs"),
     ):
-        found = describe_tensor(Pair(actual, views))
+        found = describe_tensor(RowPair(actual, views))
         assert found is not None
         assert (found.kind, found.explains) == (kind, True), found.text
         assert words in found.text
