@@ -1,5 +1,6 @@
 """Client of the explaining process, which starts with the first question; each stage of a run is asked about once."""
 
+import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -8,15 +9,20 @@ import msgspec
 
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.divergence import of_whole_page
+from pytest_dsocr.contract import PIXELS
+from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain import sentence
 from pytest_dsocr.explain.deadline import longest
+from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, question_of
 from pytest_dsocr.explain.search import SearchResult
 from pytest_dsocr.records.config import START_LIMIT_S, Setup
 from pytest_dsocr.records.names import ComparisonName
+from pytest_dsocr.records.reference_result import Seam
 from pytest_dsocr.reference.client import Client
-from pytest_dsocr.reference.protocol import ReferenceFaultError
+from pytest_dsocr.reference.protocol import ReferenceFaultError, pack_case
 
+LOG = logging.getLogger(__name__)
 RUNTIME = "pytest_dsocr.explain.explain:ExplainingRuntime"
 TEXTS = "text"
 """Name of all that a text alone decides, which is one search."""
@@ -129,6 +135,21 @@ class Explainer:
             )
         except ReferenceFaultError as error:
             return Explanation(f"nothing was tried: {str(error).splitlines()[0]}")
+
+    def describe(self, report: CaseReport, seen: Seen) -> tuple[Description, ...]:
+        """Describe the subject's tensor of a case; nothing if the process fails, or has no expected tensor."""
+        expected = report.exchange.expected
+        summary = getattr(expected.inputs, seen.what) if seen.what in PIXELS else expected.seams[seen.what]
+        if isinstance(summary, Seam):
+            summary = vars(replace(summary, values=None, not_finite=None))
+        params = {"case": pack_case(report.case), **seen._asdict(), "expected": summary}
+        try:
+            return self._client.ask(
+                seen.what, "describe", params, lambda answer: msgspec.convert(answer, tuple[Description, ...])
+            )
+        except ReferenceFaultError as error:
+            LOG.warning("%s of %s is not described: %s", seen.what, report.case.id, str(error).splitlines()[0])
+            return ()
 
     def close(self) -> None:
         """End the process if it was started."""

@@ -69,6 +69,13 @@ class ComputedPart:
                 out: Tensor = block(*given, *_of_prompt(engine, given[0])) if self.stage == PREFILL else block(*given)
                 return out
 
+    def attended(self, engine: Engine[Any]) -> Tensor:
+        """Return the output of a decoder layer's attention, added to its input."""
+        assert self.depth is not None
+        layer, [x_BTC] = blocks_of(engine, self.stage)[self.depth], self.given
+        out: Tensor = x_BTC + layer.self_attn(layer.input_layernorm(x_BTC), *_of_prompt(engine, x_BTC))
+        return out
+
     def _target(self, engine: Engine[Any], changes: Changes) -> Target:
         blocks = blocks_of(engine, self.stage)
         own = blocks if self.depth is None else [blocks[self.depth]]

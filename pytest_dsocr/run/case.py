@@ -42,7 +42,8 @@ from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.parts import COMPARING
 from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.side_files import side_folder, write_sides
-from pytest_dsocr.run.described import described, seen
+from pytest_dsocr.run.described import seen
+from pytest_dsocr.run.described_tensors import descriptions
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.run.substitution import substitute
 from pytest_dsocr.subjects.calls import current
@@ -137,7 +138,7 @@ def run_case(
         known = sentence.of_readings(report) or (half.explained(report, subject) if half else None)
         explanation = known or sentence.of_rounding(report) or explainer.explain(report)
         resources.pages[case.id] = seen(report)
-        relations = described(report, resources.vocabulary, resources.pages)
+        relations = descriptions(report, subject, resources)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, described=relations))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None

@@ -27,6 +27,8 @@ class RunResources:
     explainer: Explainer
     pages: dict[str, PageSeen] = field(default_factory=dict)
     """Pages that were compared so far, by their cases."""
+    described_stages: set[str] = field(default_factory=set)
+    """Stages of the tensors that were described."""
     _rounders: dict[bool, Rounder] = field(default_factory=dict)
 
     @classmethod
