@@ -151,8 +151,8 @@ def _tie(tokens: Comparison, actual: SubjectResult, expected: ReferenceResult) -
     if tokens.verdict is Verdict.WRONG or actual.forced is None or actual.continued is None:
         return None
     differing = (k for k, step in enumerate(expected.steps) if actual.forced[k].token != step.token)
-    step = actual.left_at if actual.left_at is not None else next(differing)
-    return Tie(step, actual.continued, is_sure(expected.steps))
+    step = actual.left_at if actual.left_at is not None else next(differing, None)
+    return None if step is None else Tie(step, actual.continued, is_sure(expected.steps))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ MOST_RIGHT = 3
 """Number of right rows up to which they are named."""
 
 
-class Place(NamedTuple):
+class Confinement(NamedTuple):
     """Some rows of each view, in words."""
 
     text: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     """Whether the words say which rows they are, and not only how many."""
 
 
-def confined(pair: RowPair) -> Place | None:
+def confined(pair: RowPair) -> Confinement | None:
     """Return the rows that differ, if most rows of each view do not."""
     rows = pair.differing.any(0)
     count, every = int(rows.sum()), len(rows)
@@ -47,7 +47,7 @@ def confined(pair: RowPair) -> Place | None:
     which = f"{count} of {every} {pair.noun}s differ" if count > 1 else f"one of {every} {pair.noun}s differs"
     within = next((f"inside of {name}, " for name, mask in pair.places.items() if not (rows & ~mask).any()), "")
     where = named or f"{within}{ranges(found)}"
-    return Place(f"only {which}: {where}", rows, named is not None)
+    return Confinement(f"only {which}: {where}", rows, named is not None)
 
 
 def views(pair: RowPair) -> list[int]:

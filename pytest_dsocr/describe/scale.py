@@ -185,6 +185,6 @@ def _between(values: Tensor) -> str:
     return f"from {low:.3g} to {high:.3g}"
 
 
-Relation = Callable[[RowPair], Iterator[Description | None]]
-ONE_NUMBER: tuple[Relation, ...] = (zero, of_all, of_update)
-MANY_NUMBERS: tuple[Relation, ...] = (of_channels, of_rows, rounded, low_rank)
+RowRelation = Callable[[RowPair], Iterator[Description | None]]
+ONE_NUMBER: tuple[RowRelation, ...] = (zero, of_all, of_update)
+MANY_NUMBERS: tuple[RowRelation, ...] = (of_channels, of_rows, rounded, low_rank)

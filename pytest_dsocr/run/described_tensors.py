@@ -32,7 +32,8 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
     found = described(report, resources.vocabulary, resources.pages)
     if found:
         return found
-    return {report.divergence.first.what: one for _, one in reversed(describe_case(report, subject, resources))}
+    of_tensor = describe_case(report, subject, resources)
+    return {report.divergence.first.what: of_tensor[0][1]} if of_tensor else {}
 
 
 def describe_case(

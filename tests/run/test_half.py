@@ -266,7 +266,7 @@ def test_without_memory_for_the_vendors_arithmetic_a_note_says_so(
     def no_memory(_: Rounder) -> None:
         raise MachineError("cuda:0 has no memory for weights of 13 GB")
 
-    monkeypatch.setattr(Rounder, "_engine", no_memory)
+    monkeypatch.setattr(Rounder, "vendor", property(no_memory))
     made, notes = bench(), list[str]()
     half = HalfRange("synthetic", Rounder(replace(made.config.setup), 0.0))
     with watching(notes):
