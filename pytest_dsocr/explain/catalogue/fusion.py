@@ -1,11 +1,13 @@
 """Mistakes in the layout of vision's tokens in the prompt."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.compare.verdict import Symptom
@@ -79,6 +81,30 @@ def _in_turn(crops: Tensor, grid: FusionGrid) -> Tensor:
     return crops.reshape(grid[1] * side, grid[0] * side, -1)
 
 
+def _reread(rows: Tensor, *, written: int, read: int) -> Tensor:
+    """Write ``[H, W, C]`` into zeros with a stride of ``W + written`` tokens, and read it with ``W + read``."""
+    height, width, _ = rows.shape
+    flat = F.pad(rows, (0, 0, 0, written)).flatten(0, 1)
+    flat = F.pad(flat, (0, 0, 0, height * read))
+    at = torch.arange(height)[:, None] * (width + read) + torch.arange(width)
+    return flat[at.to(rows.device)]
+
+
+def _strides() -> Iterator[tuple[str, Row]]:
+    """Yield rows of a map that are read as if they had no newline, or one that they have not."""
+    for key, with_or_without, how in (
+        ("no-newline", "without the newline", {"written": 1, "read": 0}),
+        ("newline", "with a newline that they do not have", {"written": 0, "read": 1}),
+    ):
+        words = f"read with the stride {with_or_without}"
+        reread = partial(_reread, **how)
+        yield (
+            f"crops-stride-{key}",
+            Row(f"the crops' rows {words}", {"crops": lambda crops, grid, by=reread: by(mosaic(crops, grid))}),
+        )
+        yield f"page-stride-{key}", Row(f"the page's rows {words}", {"page": lambda page, by=reread: by(square(page))})
+
+
 LAYOUTS: MistakeTable = {
     "page-first": ("the whole page in front of the crops", {"order": "pcs"}),
     "separator-between": ("the separator between crops and page", {"order": "csp"}),
@@ -131,6 +157,7 @@ LAYOUTS: MistakeTable = {
         {"crops": lambda crops, grid: mosaic(crops, grid).transpose(0, 1)},
     ),
     "crops-backwards": ("crops in the opposite order", {"crops": lambda crops, grid: mosaic(crops.flip(0), grid)}),
+    **dict(_strides()),
     "crop-repeated": (
         "the first crop in the place of every one",
         {"crops": lambda crops, grid: mosaic(crops[:1].expand_as(crops), grid)},

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from PIL import Image, ImageOps
 
 from pytest_dsocr.contract.image import GREY, load_image
+from pytest_dsocr.explain.catalogue.resampling import Kernel, cubic, resampled
 
 Page = Image.Image
 PageSize = tuple[int, int]
@@ -38,12 +39,20 @@ _by_bytes = partial(_by_torch, dtype=torch.uint8, antialias=True)
 BICUBIC, BILINEAR = Image.Resampling.BICUBIC, Image.Resampling.BILINEAR
 
 
+def _by_kernel(image: Page, size: PageSize, kernel: Kernel, **how: bool) -> Page:
+    """Resize in one pass, rounded up from a half at its end alone; Pillow rounds between rows and columns as well."""
+    levels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)
+    out = resampled(levels, (size[1], size[0]), kernel, **how)
+    return Image.fromarray((out.clamp(0, 255) + 0.5).floor().byte().permute(1, 2, 0).numpy())
+
+
 def _by_transform(image: Page, size: PageSize, method: Image.Resampling = BICUBIC) -> Page:
     """Resize without looking at more than a pixel's neighbours."""
     scale = (image.width / size[0], 0.0, 0.0, 0.0, image.height / size[1], 0.0)
     return image.transform(size, Image.Transform.AFFINE, scale, method)
 
 
+PILLOW = partial(cubic, a=-0.5)
 RESIZES: dict[str, tuple[str, PageResize]] = {
     **{
         f"pillow-{method.name.lower()}": (f"Pillow's {method.name.lower()} filter", partial(by_pillow, method=method))
@@ -59,6 +68,16 @@ RESIZES: dict[str, tuple[str, PageResize]] = {
     "transform-bicubic": ("Pillow's bicubic filter without antialias", _by_transform),
     "transform-bilinear": ("Pillow's bilinear filter without antialias", partial(_by_transform, method=BILINEAR)),
     "torch-nearest": ("torch's nearest", partial(_by_torch, mode="nearest")),
+    "one-pass": ("Pillow's bicubic kernel in one pass", partial(_by_kernel, kernel=PILLOW, antialias=True)),
+    "no-antialias": ("Pillow's bicubic kernel without antialias", partial(_by_kernel, kernel=PILLOW)),
+    "opencv-antialias": (
+        "OpenCV's bicubic kernel with antialias",
+        partial(_by_kernel, kernel=partial(cubic, a=-0.75), antialias=True),
+    ),
+    "mitchell": (
+        "Mitchell's bicubic kernel with antialias, as stb does",
+        partial(_by_kernel, kernel=partial(cubic, a=-1 / 3, b=1 / 3), antialias=True),
+    ),
     "gap-2": ("Pillow's reducing_gap of 2", partial(by_pillow, reducing_gap=2.0)),
     "gap-3": ("Pillow's reducing_gap of 3", partial(by_pillow, reducing_gap=3.0)),
 }

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
@@ -18,7 +19,7 @@ from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin
 from pytest_dsocr.models.spec import ModelSpec
 
 TAGS = ("<td>", "</td>")
-SIZES, PENALTIES = (35, 19, 21, 10, 30, 3, 4, 5, 2, 8, 15, 25, 40), (1.05, 1.1, 1.2, 1.3, 1.5)
+SIZES, PENALTIES = (35, 19, 21, 10, 30, 3, 4, 5, 2, 1, 8, 15, 25, 40), (1.05, 1.1, 1.2, 1.3, 1.5)
 WINDOWS = (100, 64, 128, 50, 256)
 LIMITS = (16, 20, 32, 50, 64, 100, 128, 256, 512, 1024)
 
@@ -109,7 +110,7 @@ READINGS: MistakeTable = {
     "blind": ("a prompt read a second time without the image's features", {"blind": True}),
     "redecoded": ("the prompt's last token decoded once more for the first token", {"redecoded": True}),
     "window-30-90": Row("an n-gram rule of 30 tokens that looks back 90", {"size": 30, "window": 90}, kind="window"),
-    **kin("size", {f"{n}": (f"an n-gram rule of {n} tokens in place of {{own}}", {"size": n}) for n in SIZES}),
+    **kin("size", {f"{n}": (f"an n-gram rule of {count(n, 'token')} in place of {{own}}", {"size": n}) for n in SIZES}),
     **kin("penalty", {f"{n:g}": (f"a penalty of {n:g} on tokens that were said", {"penalty": n}) for n in PENALTIES}),
     **{
         f"penalty-said-{n:g}": Row(
