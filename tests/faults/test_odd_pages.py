@@ -35,6 +35,10 @@ SHOWS = {
     "exactly_640": tuple(f"pixels.grid-{rule}" for rule in ("limit-639", "always", "always-first", "always-last")),
     "641_wide": tuple(f"pixels.grid-{rule}" for rule in ("limit-1024", "both-sides", "never")),
     "tie": tuple(f"pixels.grid-{rule}" for rule in ("tie-first", "tie-last", "most-2")),
+    "near_square": ("pixels.grid-from-one",),
+    "large_jpeg": ("pixels.opened-reduced",),
+    **dict.fromkeys(("1_bit", "palette"), ("pixels.opened-late",)),
+    "small": ("pixels.opened-enlarged",),
     "between_grids": tuple(f"pixels.grid-{rule}" for rule in ("log", "inverse", "rounded-1", "page-rounded-2", "ceil")),
 }
 """Mistakes of the catalogue, by the page that shows them."""
