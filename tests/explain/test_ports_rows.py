@@ -11,10 +11,11 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explain import explain
-from pytest_dsocr.explain.mistake import Changes, model_of
+from pytest_dsocr.explain.mistake import Changes, Mistake, model_of
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.explain.search import SearchResult
+from pytest_dsocr.explain.together import together
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.engine import EngineRuntime
@@ -76,9 +77,9 @@ def right(engine: Engine[Any], case: Case) -> Right:
     return Right(EngineRuntime(EngineSubject(engine), known, lambda *_: None).observe(case))
 
 
-def _report(name: str, engine: Engine[Any], right: Right, case: Case) -> CaseReport:
+def _report(one: Mistake, engine: Engine[Any], right: Right, case: Case) -> CaseReport:
     with Changes() as changes, torch.no_grad():
-        plant(one := mistakes(FAMILY)[name], engine, changes)
+        plant(one, engine, changes)
         reads = one.group == "read"
         return judge(ask(EngineSubject(engine), right, case, always_read=reads), tolerances("float32"))
 
@@ -96,7 +97,35 @@ def _found(report: CaseReport, engine: Engine[Any], *names: str) -> SearchResult
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_is_found_by_its_own_search(name: str, engine: Engine[Any], right: Right, case: Case) -> None:
-    report = _report(name, engine, right, case)
+    report = _report(mistakes(FAMILY)[name], engine, right, case)
     assert report.divergence is not None, "it changes nothing"
     found = _found(report, engine, name)
     assert (found.found, found.explained, found.error) == ((name,), True, 0.0)
+
+
+PAIRS = (
+    ("pixels.resize-one-pass", "pixels.levels-float32"),
+    ("pixels.levels-bgr", "pixels.crops-backwards"),
+    ("prompt.two-bos", "prompt.escaped"),
+    ("vision_fusion.separator-zero", "vision_fusion.crops-stride-no-newline"),
+)
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_two_mistakes_of_one_stage_are_found_together(
+    one: str, other: str, engine: Engine[Any], right: Right, case: Case
+) -> None:
+    both = together(mistakes(FAMILY)[one], mistakes(FAMILY)[other])
+    assert both is not None
+    report = _report(both, engine, right, case)
+    found = _found(report, engine, one, other)
+    assert (found.explained, found.error, len(found.found)) == (True, 0.0, 1)
+    assert {*found.found[0].partition(".")[2].split("+")} == {name.partition(".")[2] for name in (one, other)}
+    assert found.tried == len({one, other, *found.done})
+
+
+def test_mistakes_that_change_the_same_are_not_joined() -> None:
+    known = mistakes(FAMILY)
+    assert together(known["pixels.levels-bgr"], known["pixels.levels-grey"]) is None
+    assert together(known["pixels.levels-bgr"], known["prompt.escaped"]) is None
+    assert together(known["prompt.two-bos"], known["prompt.no-bos"]) is None

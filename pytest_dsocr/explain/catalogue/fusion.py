@@ -1,7 +1,7 @@
 """Mistakes in the layout of vision's tokens in the prompt."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ SIGNS = {**NOT_FINITE, Symptom.SHUFFLED: ("page-first", "crops-in-turn", "newlin
 def fusion_mistakes() -> Group:
     """Return the mistakes of the layout."""
     group = Group(FUSION, SIGNS)
-    group.rows("", {key: Row(*row)._replace(needs_crops=True) for key, row in LAYOUTS.items()}, _lays_out)
+    group.rows("", {key: Row(*row)._replace(needs_crops=True) for key, row in LAYOUTS.items()}, lay_out)
     words = "vision of a page whose pixels sum to zero, where the vendor's gate lets none run"
     group.add("no-gate", words, _no_gate, needs_crops=True)
     return group
@@ -170,7 +170,8 @@ LAYOUTS: MistakeTable = {
 }
 
 
-def _lays_out(on: Target, how: dict[str, Any]) -> None:
+def lay_out(on: Target, how: Mapping[str, Any]) -> None:
+    """Replace the vendor's layout by one with changes."""
     on.changes.set(pipeline, "fuse", replace(FusionLayout(), **how).fuse)
 
 

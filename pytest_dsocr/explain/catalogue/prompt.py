@@ -9,7 +9,7 @@ from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.presets import Grid, Layout, Preset
 from pytest_dsocr.contract.prompt import IMAGE, SpecialTokens, TextTokenizer, prompt_ids, split_at_images
-from pytest_dsocr.explain.mistake import Target
+from pytest_dsocr.explain.mistake import Mistake, Target
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin
 from pytest_dsocr.models.spec import ModelSpec
 
@@ -122,6 +122,11 @@ BUILT: MistakeTable = {
     ),
     "last-token": ("the prompt's last token left out", lambda ids, mask, special: (ids[:-1], mask[:-1])),
 }
+
+
+def is_built(one: Mistake) -> bool:
+    """Return whether a mistake changes the ids of a prompt, and not its text."""
+    return one.group == "prompt" and one.how in [row[1] for row in BUILT.values()]
 
 
 def _after(on: Target, change: Built) -> None:
