@@ -104,8 +104,10 @@ def on_every_second(seen: str = "Castle With", hidden: str = "July") -> NDArray[
     A filter makes the other words faint. To take the nearest pixel at half the size shows nothing else.
     """
     paper, other = ((sheet(text) == PAPER).repeat(2, 0).repeat(2, 1) for text in (seen, hidden))
-    paper[1::2, 1::2] = other[1::2, 1::2]
-    return paper
+    at = np.zeros_like(paper)
+    at[1::2, 1::2] = True
+    drawn: NDArray[np.bool_] = np.where(at, other, paper)
+    return drawn
 
 
 def with_palette() -> Image.Image:
@@ -121,7 +123,7 @@ def repeated() -> Image.Image:
     return Image.fromarray(np.pad(np.tile(word, (7, 2)), ((10, 70), (0, 30)), constant_values=PAPER))
 
 
-SAVED = {"jpg": {"quality": 100}}
+SAVED: Mapping[str, Mapping[str, Any]] = {"jpg": {"quality": 100}}
 """Options that keep a page of 8 x 8 blocks of one level as it is."""
 
 

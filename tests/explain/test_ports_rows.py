@@ -17,6 +17,7 @@ from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.explain.search import SearchResult
 from pytest_dsocr.explain.together import together
 from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.provenance import Provenance
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.engine import EngineRuntime
 from pytest_dsocr.run.case import ask
@@ -50,11 +51,14 @@ FAMILY = replace(SMALL, presets={CROPS: PRESET})
 class Right:
     """Reference that has read one page."""
 
-    def __init__(self, seen: ReferenceResult) -> None:
-        self.seen, self.provenance = seen, seen.provenance
+    def __init__(self, seen: ReferenceResult, provenance: Provenance) -> None:
+        self.seen, self.provenance = seen, provenance
 
     def observe(self, case: Case) -> ReferenceResult:
         return self.seen
+
+    def close(self) -> None:
+        """Hold nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +78,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 @pytest.fixture(scope="module")
 def right(engine: Engine[Any], case: Case) -> Right:
     known = EngineRuntime.load("synthetic:tiny").provenance
-    return Right(EngineRuntime(EngineSubject(engine), known, lambda *_: None).observe(case))
+    return Right(EngineRuntime(EngineSubject(engine), known, lambda *_: None).observe(case), known)
 
 
 def _report(one: Mistake, engine: Engine[Any], right: Right, case: Case) -> CaseReport:

@@ -13,7 +13,8 @@ Exponential = Callable[[Tensor], Tensor]
 def schraudolph(x: Tensor) -> Tensor:
     """Return e^x as Schraudolph (1999) computes it, within 4 %: a line between powers of two, written into the bits."""
     bits = (12102203.0 * x.float().clamp(-88.0, 88.0) + 1064866805.0).to(torch.int32)
-    return bits.view(torch.float32).where(x >= -88.0, 0.0)
+    found: Tensor = torch.where(x >= -88.0, bits.view(torch.float32), 0.0)
+    return found
 
 
 def of_limit(x: Tensor, doublings: int) -> Tensor:

@@ -92,12 +92,12 @@ def _reread(rows: Tensor, *, written: int, read: int) -> Tensor:
 
 def _strides() -> Iterator[tuple[str, Row]]:
     """Yield rows of a map that are read as if they had no newline, or one that they have not."""
-    for key, with_or_without, how in (
-        ("no-newline", "without the newline", {"written": 1, "read": 0}),
-        ("newline", "with a newline that they do not have", {"written": 0, "read": 1}),
+    for key, with_or_without, written, read in (
+        ("no-newline", "without the newline", 1, 0),
+        ("newline", "with a newline that they do not have", 0, 1),
     ):
         words = f"read with the stride {with_or_without}"
-        reread = partial(_reread, **how)
+        reread = partial(_reread, written=written, read=read)
         yield (
             f"crops-stride-{key}",
             Row(f"the crops' rows {words}", {"crops": lambda crops, grid, by=reread: by(mosaic(crops, grid))}),

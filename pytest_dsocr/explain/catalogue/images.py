@@ -132,12 +132,12 @@ def _reduced(image: Page, least_px: int = 1024) -> Page:
     return load_image(image)
 
 
-def _enlarged(image: Page, below_px: int = 320, side_px: int = 640) -> Page:
+def _enlarged(image: Page, below_px: int = 320) -> Page:
     """Enlarge a small page bilinearly, before it is resized rightly."""
     opened = load_image(image)
     if max(opened.size) >= below_px:
         return opened
-    share = side_px / max(opened.size)
+    share = 2 * below_px / max(opened.size)
     return opened.resize((round(opened.width * share), round(opened.height * share)), BILINEAR)
 
 
@@ -162,6 +162,6 @@ OPENINGS: dict[str, tuple[str, Callable[[Page], Page]]] = {
     "jpeg-95-stored": (STORED.format(95), partial(_jpeg, quality=95, read=_as_stored)),
     "late": ("a page of two levels or with a palette resized before it is made RGB", _late),
     "reduced": ("a large JPEG decoded at a part of its size", _reduced),
-    "enlarged": ("a page below 320 px enlarged to 640 px by a bilinear filter first", _enlarged),
+    "enlarged": ("a page below 320 px enlarged by a bilinear filter first", _enlarged),
     "six-bits": ("levels of 6 bits", lambda image: load_image(image).point(lambda level: level // 4 * 4)),
 }
