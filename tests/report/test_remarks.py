@@ -20,7 +20,7 @@ BOXES = {"reference": 1, "subject": 1}
 
 
 def said(run: RunSides | None, *lengths: int) -> list[str]:
-    """Return the notes of a run with pages of so many tokens."""
+    """Return the notes of a run with pages of these lengths in tokens."""
     cases = [case_payload(f"page_{n}", boxes=BOXES, tokens={"reference": n, "subject": None}) for n in lengths]
     return [*remarks(cases, run)]
 

@@ -13,13 +13,12 @@ Exponential = Callable[[Tensor], Tensor]
 def schraudolph(x: Tensor) -> Tensor:
     """Return e^x as Schraudolph (1999) computes it, within 4 %: a line between powers of two, written into the bits."""
     bits = (12102203.0 * x.float().clamp(-88.0, 88.0) + 1064866805.0).to(torch.int32)
-    found: Tensor = torch.where(x >= -88.0, bits.view(torch.float32), 0.0)
-    return found
+    return torch.where(x >= -88.0, bits.view(torch.float32), 0.0)
 
 
 def of_limit(x: Tensor, doublings: int) -> Tensor:
     """Return ``(1 + x / n) ** n``, with ``n`` two to the power of ``doublings``."""
-    out = (1 + x.float() / 2**doublings).clamp_min(0.0)
+    out: Tensor = (1 + x.float() / 2**doublings).clamp_min(0.0)
     for _ in range(doublings):
         out = out * out
     return out
