@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from pytest_dsocr.models.spec import ModelSpec
 
 TAGS = ("<td>", "</td>")
 SIZES, PENALTIES = (35, 19, 21, 10, 30, 3, 4, 5, 2, 1, 8, 15, 25, 40), (1.05, 1.1, 1.2, 1.3, 1.5)
+GUARDS = (4, 8, 16)
 WINDOWS = (100, 64, 128, 50, 256)
 LIMITS = (16, 20, 32, 50, 64, 100, 128, 256, 512, 1024)
 
@@ -93,6 +95,12 @@ class ReadingRule:
         return int(logits.argmax())
 
 
+def _is_stuck(text: str, times: int) -> bool:
+    """Return whether a text ends with one word this often, where a guard against repetition stops it."""
+    last = text.split()[-times:]
+    return len(last) == times and len({*last}) == 1
+
+
 RULES: MistakeTable = {
     "no-rule": ("no n-gram rule", {"size": 0}),
     "generated-alone": ("an n-gram rule that does not count the prompt", {"prompt_counts": False}),
@@ -128,6 +136,13 @@ READINGS: MistakeTable = {
     "paragraph": ("an output that ends at the first empty line", {"stop": lambda text: "\n\n" in text}),
     "line": ("an output that ends at the first newline", {"stop": lambda text: "\n" in text}),
     "first-span": ("an output that ends with the first span", {"stop": lambda text: "<|/det|>" in text}),
+    **kin(
+        "guard",
+        {
+            f"{n}": (f"an output that ends once a word comes {n} times in a row", {"stop": partial(_is_stuck, times=n)})
+            for n in GUARDS
+        },
+    ),
     "ceiling-1024": ("an output that ends where it has 1024 tokens with the prompt", {"most_with_prompt": 1024}),
     "last-of-equals": ("the last of equally good tokens", {"last_of_equals": True}),
     "draw": ("a token drawn in place of the best", {"seed": 0}),
