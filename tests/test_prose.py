@@ -14,7 +14,7 @@ from tests.markdown import blocks, table, text_of
 
 GENERATED = ("bugs.md", "implementations.md", "evidence.md")
 WRITTEN = [page for page in sorted((CHECKOUT / "docs").glob("*.md")) if page.name not in GENERATED]
-PAGES, WORDS, ENTRIES, README_LINES, LONG_SENTENCES = 14, 22_000, 60, 110, 25
+PAGES, WORDS, ENTRIES, README_LINES, LONG_SENTENCES = 15, 22_000, 60, 110, 25
 COMMAND = "python3 -m venv .venv && .venv/bin/pip install -q tox && .venv/bin/tox run -e {}"
 
 

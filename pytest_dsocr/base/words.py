@@ -100,6 +100,11 @@ def shown(value: object, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
+def quoted(text: str, width: int = 60) -> str:
+    """Return a text in quotes on one line, cut to a width."""
+    return f"'{shown(text, width)}'"
+
+
 def aligned(rows: Sequence[Sequence[str]], left: Collection[str]) -> Iterator[str]:
     """Yield rows as a table with the narrowest columns that fit. The first row is the heading.
 

@@ -10,12 +10,13 @@ from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.inputs import compare_inputs
 from pytest_dsocr.compare.output import Tie, compare_output, is_sure
 from pytest_dsocr.compare.readings import Readings
-from pytest_dsocr.compare.seams import compare_rounding, compare_seam
+from pytest_dsocr.compare.seams import compare_rounding, compare_seam, is_reordered
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens, does_not_end
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, lost, not_compared, worst
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.describe.description import Description
 from pytest_dsocr.models import VISION
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.block_seams import in_stage_order
@@ -28,6 +29,8 @@ from pytest_dsocr.records.subject_result import Reading, SubjectPart, SubjectRes
 DECODING = ("prefill_best", "logits", "tokens")
 OUTPUT = ("text", "spans", "boxes")
 FILES = (MMD, "artefacts")
+RIGHT = (Verdict.MATCH, Verdict.DRIFT)
+OTHER_ORDER = "the crops are encoded in another order, and put back by the stage"
 STAGES = (*COMPARED, *VISION, PREFILL, *DECODING, "read", *OUTPUT, *FILES)
 """Order of a case's comparisons."""
 
@@ -39,8 +42,9 @@ def compare_observations(actual: SubjectResult, expected: ReferenceResult, limit
     offered. One that an error of the subject prevented is NOT-COMPARED as well, and never passes.
     """
     yield from _inputs(actual, expected)
-    for name in in_stage_order({**actual.seams, **expected.seams}):
-        yield from _seam(name, actual, expected.seams, limits)
+    names = in_stage_order({**actual.seams, **expected.seams})
+    seams = {one.what: one for name in names for one in _seam(name, actual, expected.seams, limits)}
+    yield from (_of_known_order(one, seams, actual, expected.seams) for one in seams.values())
     for stage, rounding in actual.rounding.items():
         yield compare_rounding(stage, rounding, limits.rounding)
     decoding = list(_decoding(actual, expected, limits))
@@ -79,10 +83,24 @@ def _seam(name: str, actual: SubjectResult, expected: Mapping[str, Seam], limits
     promised = actual.level >= Level.MODULES if is_block else name in actual.promised or part in actual.lost
     if name in actual.not_offered:
         yield not_compared(name, Reason.NOT_OFFERED)
+    elif why := actual.unplaced.get(name):
+        yield not_compared(name, Reason.NOT_BY_BLOCK, f"{Reason.NOT_BY_BLOCK}: {why}")
     elif name not in actual.seams and (part in actual.lost or not promised):
         yield from _absent((name,), actual, part) if promised else (not_compared(name, Reason.NOT_OFFERED),)
     else:
         yield compare_seam(name, actual.seams.get(name), expected.get(name), limits.of_seam(name), limits.usual)
+
+
+def _of_known_order(
+    found: Comparison, seams: Mapping[str, Comparison], actual: SubjectResult, expected: Mapping[str, Seam]
+) -> Comparison:
+    """Leave out a block with the crops in another order, if what the stage gives of them is right."""
+    name, tensor = found.what, found.tensor
+    of_stage = seams.get(str(tensor.whole)) if tensor.block is not None and tensor.view == "crops" else None
+    if of_stage is None or found.verdict is not Verdict.WRONG or of_stage.verdict not in RIGHT:
+        return found
+    is_other = name in actual.seams and is_reordered(actual.seams[name], expected[name])
+    return not_compared(name, Reason.NOT_BY_BLOCK, f"{Reason.NOT_BY_BLOCK}: {OTHER_ORDER}") if is_other else found
 
 
 def _decoding(actual: SubjectResult, expected: ReferenceResult, limits: Tolerances) -> Iterator[Comparison]:
@@ -133,8 +151,8 @@ def _tie(tokens: Comparison, actual: SubjectResult, expected: ReferenceResult) -
     if tokens.verdict is Verdict.WRONG or actual.forced is None or actual.continued is None:
         return None
     differing = (k for k, step in enumerate(expected.steps) if actual.forced[k].token != step.token)
-    step = actual.left_at if actual.left_at is not None else next(differing)
-    return Tie(step, actual.continued, is_sure(expected.steps))
+    step = actual.left_at if actual.left_at is not None else next(differing, None)
+    return None if step is None else Tie(step, actual.continued, is_sure(expected.steps))
 
 
 @dataclass(frozen=True)
@@ -147,10 +165,18 @@ class Explanation:
     """Comparison that it explains; empty if nothing was tried."""
     mistakes: tuple[str, ...] = ()
     """Ids of the mistakes that it names."""
+    words: tuple[str, ...] = ()
+    """Words of these mistakes."""
+    refuted: frozenset[str] = frozenset()
+    """Ids of the mistakes that were computed and give other values than the subject's."""
+    is_cut_short: bool = False
+    """Whether the time ended before every mistake was tried."""
     is_proven: bool = False
     """Whether it is proven: a complete search found one cause alone, and chance is unlikely; see ``explain.proof``."""
     pages: int = 0
     """Number of pages on which a text's candidates were tried so far; 0 for anything but a text."""
+    advice: str = ""
+    """Thing to check; empty if the hint of the first divergence names it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +193,8 @@ class CaseRun:
     """Findings from giving the subject the reference's tensors, a sentence each."""
     explanation: Explanation | None = None
     """Explanation of the first divergence; None if none was requested."""
+    described: Mapping[str, Description] = field(default_factory=dict)
+    """Relation of the subject's values to the expected ones, by the comparison that breaks first."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Contribution of each stage to the divergence of the next token's distribution, in nats, if a budget is set."""
     readings: tuple[Reading, ...] = ()
@@ -214,6 +242,17 @@ class CaseReport:
     def divergence(self) -> Divergence | None:
         """First divergence of the case, with what to check there; None if nothing is WRONG."""
         return first_divergence(self.comparisons, self.limits.ordinary)
+
+    @property
+    def explanation(self) -> Explanation | None:
+        """Explanation of the first divergence; None if the one that was made is of another comparison."""
+        first, found = self.divergence, self.exchange.explanation
+        return found if first and found and found.what in ("", first.first.what, first.begins) else None
+
+    @property
+    def described(self) -> Description | None:
+        """Description of the first divergence; None if none was made of it."""
+        return self.exchange.described.get(self.divergence.first.what) if self.divergence else None
 
     @cached_property
     def loss(self) -> Mapping[str, float]:

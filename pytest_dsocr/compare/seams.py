@@ -26,6 +26,9 @@ ONE_FACTOR = 0.8
 """The share of the error in the norm itself from which on one factor explains most of it."""
 SAME_SIZE = 1e-3
 """Largest relative drift of mean and norm for the same values in other places; other values rarely agree so well."""
+REORDERED_ERROR, OF_ERROR = 0.01, 1e-3
+"""Least relative error of views in another order, and the share of it that mean and norm may drift. Noise of this size
+adds half of its square to the norm, which is more."""
 
 
 def compare_seam(
@@ -87,14 +90,25 @@ def _spoilt(seam: Seam) -> str:
 def _signs(actual: Seam, expected: Seam, error: float) -> Iterator[Symptom]:
     if not math.isfinite(actual.norm) and math.isfinite(expected.norm):
         yield Symptom.NOT_FINITE
-    resized = abs(actual.norm - expected.norm) / (expected.norm or 1.0)
-    moved = abs(actual.mean - expected.mean) / (expected.std or 1.0)
+    resized, moved = _drifts(actual, expected)
     if SHUFFLED_ERROR < error < math.inf and max(resized, moved) < SAME_SIZE:
         yield Symptom.SHUFFLED
     if resized > ONE_FACTOR * error and error < math.inf:
         yield Symptom.SCALED
     if first_wrong_sample(actual, expected) >= RIGHT_SAMPLES:
         yield Symptom.LATER_ROWS
+
+
+def is_reordered(actual: Seam, expected: Seam) -> bool:
+    """Return whether two seams have the same values in other places, as views in another order have."""
+    error = relative_error(actual, expected)
+    return REORDERED_ERROR < error < math.inf and max(_drifts(actual, expected)) < OF_ERROR * error
+
+
+def _drifts(actual: Seam, expected: Seam) -> tuple[float, float]:
+    """Return the relative drift of the norm, and that of the mean in standard deviations."""
+    resized = abs(actual.norm - expected.norm) / (expected.norm or 1.0)
+    return resized, abs(actual.mean - expected.mean) / (expected.std or 1.0)
 
 
 def first_wrong_sample(actual: Seam, expected: Seam) -> int:

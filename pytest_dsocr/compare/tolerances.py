@@ -122,9 +122,12 @@ NAMES: Mapping[str, Kind] = {
 # 4.7e-2 in logits and ties up to 4.5 ULP; of 3,000 tokens at full size one tie was of 8. On an H100 the fast engine
 # gave 6.2e-2 in logits at one of 4,000 steps of Unlimited-OCR. CLIP's exact GELU gives up to 2.4e-2; positions in bf16
 # give 3.4e-2 and more, and tokens that no tie explains.
+# float16 on a CPU, the neck's norms in float32, mini on one page against its float32 recording, every token right: up
+# to 3.1e-3 in vision and in all layers but the last. There the page is 8.0e-3 off and the median token 1.2e-3: two of
+# 282 tokens have 91 % of the squared error, as ties of a router give.
 BY_DTYPE = {
     "float32": Tolerances("float32", seam=1e-4, logits=1e-4, ties=64, mantissa_bits=23, usual=2e-6),
-    "float16": Tolerances("float16", seam=5e-3, logits=1e-2, ties=4, mantissa_bits=10),
+    "float16": Tolerances("float16", seam=1.5e-2, vision=5e-3, logits=1e-2, ties=4, mantissa_bits=10),
     "bfloat16": Tolerances("bfloat16", seam=3e-2, vision=2e-2, logits=8e-2, ties=8, mantissa_bits=7),
 }
 OF_ONE_KEY: Mapping[str, Mapping[str, float]] = {"float32": {"seam": 2e-5}}

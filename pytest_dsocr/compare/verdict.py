@@ -28,6 +28,8 @@ class Reason(StrEnum):
     """The result would be the same with and without a mistake."""
     INCOMPLETE = "incomplete on one side"
     LOST = "lost to an error"
+    NOT_BY_BLOCK = "not comparable by block"
+    """The subject calls its modules in a way that leaves the place of their values open."""
 
 
 class Symptom(StrEnum):
@@ -116,7 +118,9 @@ class Verdict(StrEnum):
     """Nothing to compare on one of the sides."""
 
 
-PASSING = frozenset((Reason.NEITHER, Reason.NOT_OFFERED))
+LEFT_OUT = frozenset((Reason.NOT_OFFERED, Reason.NOT_BY_BLOCK))
+"""Reasons that the subject's level and its calls give."""
+PASSING = LEFT_OUT | {Reason.NEITHER}
 """Reasons that may leave something uncompared: neither side has it, or the subject does not offer it."""
 REFERENCE = "the reference"
 """Name of the other side, unless the caller gives another."""

@@ -1,7 +1,8 @@
 """Explaining process: an engine without a mistake computes the stage that broke again under each known mistake."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -20,6 +21,7 @@ from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_best, explain_choices, explain_steps, explain_written
+from pytest_dsocr.explain.described import Seen, describe_seen
 from pytest_dsocr.explain.mistake import Mistake, StagePart, in_one_block
 from pytest_dsocr.explain.question import BY_TEXT, Question
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
@@ -44,7 +46,7 @@ NEAR_OF_PIXELS = 2e-3
 WITH_SEAMS = tuple(stage.name for stage in STAGES if stage.seams)
 
 
-def explain(engine: Engine[Any], case: Case, question: Question) -> SearchResult:
+def explain(engine: Engine[Any], case: Case, question: Question, clean_of: Callable[[Case], Clean]) -> SearchResult:
     """Search for the mistake that explains the divergence; if none is known of its kind, nothing is tried."""
     search, what = Search(question, Deadline(question.budget_s)), question.what
     if what in COMPARED:
@@ -53,7 +55,7 @@ def explain(engine: Engine[Any], case: Case, question: Question) -> SearchResult
         return explain_texts(engine, search)
     if what == "result.mmd":
         return explain_written(engine.family, search)
-    clean = Clean(engine, engine.prepare(case.page, prompt=case.prompt, preset=case.preset))
+    clean = clean_of(case)
     if what == "logits":
         return explain_steps(clean, search)
     if what == "tokens":
@@ -196,8 +198,12 @@ MEMORY = Path("/proc/meminfo")
 GIB = 2**30
 
 
+@dataclass(frozen=True)
 class ExplainingRuntime(EngineRuntime):
     """Engine of the explaining process."""
+
+    _kept: dict[Case, Clean] = field(default_factory=dict)
+    """Right tensors of the last page."""
 
     @classmethod
     def load(cls, checkpoint: str, *, device: str = "cpu", dtype: str = "float32", **options: Any) -> Self:
@@ -205,13 +211,29 @@ class ExplainingRuntime(EngineRuntime):
         check_memory(checkpoint, device, dtype)
         return super().load(checkpoint, device=device, dtype=dtype, **options)
 
+    def describe(
+        self, case: Case, what: str, gave: Tensor, given: Sequence[Tensor], expected: Mapping[str, Any] | str
+    ) -> list[dict[str, Any]]:
+        """Describe the subject's tensor; see :func:`~pytest_dsocr.explain.described.describe_seen`."""
+        summary = expected if isinstance(expected, str) else Seam(**expected)
+        seen = Seen(what, gave, tuple(given))
+        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(self._clean(case), seen, summary))
+        return found
+
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a packed :class:`~pytest_dsocr.explain.question.Question`."""
         asked = Question.unpack(question)
         with torch.no_grad():
-            answer = explain(self.subject.engine, unpack_case(asked.page.case), asked)
+            answer = explain(self.subject.engine, unpack_case(asked.page.case), asked, self._clean)
         packed: dict[str, Any] = msgspec.to_builtins(answer)
         return packed
+
+    def _clean(self, case: Case) -> Clean:
+        if case not in self._kept:
+            self._kept.clear()
+            engine = self.subject.engine
+            self._kept[case] = Clean(engine, engine.prepare(case.page, prompt=case.prompt, preset=case.preset))
+        return self._kept[case]
 
 
 def check_memory(checkpoint: str, device: str, dtype: str) -> None:

@@ -1,5 +1,6 @@
 """Client of the explaining process, which starts with the first question; each stage of a run is asked about once."""
 
+import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -8,16 +9,23 @@ import msgspec
 
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.divergence import of_whole_page
+from pytest_dsocr.contract import PIXELS
+from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain import sentence
 from pytest_dsocr.explain.deadline import longest
+from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, question_of
 from pytest_dsocr.explain.search import SearchResult
 from pytest_dsocr.records.config import START_LIMIT_S, Setup
 from pytest_dsocr.records.names import ComparisonName
+from pytest_dsocr.records.reference_result import Seam
 from pytest_dsocr.reference.client import Client
-from pytest_dsocr.reference.protocol import ReferenceFaultError
+from pytest_dsocr.reference.protocol import ReferenceFaultError, pack_case
 
+LOG = logging.getLogger(__name__)
 RUNTIME = "pytest_dsocr.explain.explain:ExplainingRuntime"
+TEXTS = "text"
+"""Name of all that a text alone decides, which is one search."""
 MOST_PAGES = 8
 """Number of pages on which new mistakes are tried for texts; later pages only test the mistakes that are left."""
 
@@ -36,8 +44,8 @@ class Explainer:
         self, setup: Setup, budget_s: float, time_limit_s: float = 600, start_limit_s: float = START_LIMIT_S
     ) -> None:
         self.budget_s = budget_s
-        self._asked = set[str]()
-        """Stages that were asked about."""
+        self._asked: dict[str, tuple[Explanation | None, str]] = {}
+        """Answer and its case, by the stage that was asked about."""
         self._proven: dict[str, tuple[Explanation, str]] = {}
         """Proof and its case, by comparison."""
         self._pages = list[PageRead]()
@@ -46,6 +54,8 @@ class Explainer:
         """Ids of the mistakes that give the subject's text on every page so far."""
         self._done = dict[str, None]()
         """Ids of the mistakes that were tried on these pages."""
+        self._refuted = set[str]()
+        """Ids of the mistakes that give another text on one of them."""
         self._untried = 0
         """Number of mistakes that were not."""
         of_setup = {name: getattr(setup, name) for name in ("checkpoint", "device", "dtype", "attention")}
@@ -53,15 +63,15 @@ class Explainer:
         self._client = Client(Path(sys.executable), load, time_limit_s + longest(budget_s), start_limit_s)
 
     def explain(self, report: CaseReport) -> Explanation | None:
-        """Explain the first divergence of a case; None if its stage was asked about before and nothing was proven.
+        """Explain the first divergence of a case; None if nothing can be tried.
 
-        A later case that breaks at the same comparison gets the proof of the first. If the whole page is wrong too, a
-        proof for crops also holds for pages without crops. A text says little: each further page, right or wrong, tests
-        the mistakes that are left, and continues a search that ran out of time.
+        Each stage is searched once. A later case that breaks at the same comparison gets the proof of the first. If the
+        whole page is wrong too, a proof for crops also holds for pages without crops. A text says little: each further
+        page, right or wrong, tests the mistakes that are left, and continues a search that ran out of time.
         """
         question = question_of(report, self.budget_s) if self.budget_s else None
         if question is None or question.what in BY_TEXT:
-            return self._of_text(question) if question else None
+            return self._of_text(question, report.case.id) if question else None
         page, stage = of_whole_page(question.what), ComparisonName.parse(question.what).stage
         assert report.divergence is not None
         places = dict.fromkeys((question.what, *[page] * report.divergence.scene.wrong(page)))
@@ -69,19 +79,19 @@ class Explainer:
         if known:
             return replace(known, text=f"{known.text}; as in {case_id}", what=question.what)
         if stage in self._asked:
-            return None
-        self._asked.add(stage)
+            return self._earlier(question)
         found = self.answered(question)
+        self._asked[stage] = found, report.case.id
         if found and found.is_proven:
             self._proven |= dict.fromkeys(places, (found, report.case.id))
         return found
 
-    def _of_text(self, question: Question) -> Explanation | None:
+    def _of_text(self, question: Question, case_id: str) -> Explanation | None:
         """Explain the texts of all pages so far; a right page only tests the mistakes that are left."""
         others, self._pages = tuple(self._pages), [*self._pages, question.page]
         goes_on = not question.page.is_right and len(self._pages) <= MOST_PAGES
         if not self.left and not goes_on:
-            return None
+            return None if question.page.is_right else self._earlier(question)
         known, done = self.left, tuple(self._done) if goes_on else None
         answer = self._answer(asked := replace(question, others=others[:MOST_PAGES], only=known, done=done))
         if isinstance(answer, Explanation):
@@ -90,10 +100,24 @@ class Explainer:
         self._done = dict.fromkeys(one for one in (*self._done, *answer.done) if one not in missed)
         self._untried = (answer.untried if goes_on else self._untried) + len(missed)
         self.left = answer.found
+        self._refuted = (self._refuted | {*answer.refuted}) - {*self.left}
         if known and not (self.left or missed):
-            return sentence.of_refuted(question.what, len(self._pages))
-        explanation = sentence.of_search(replace(asked, done=tuple(self._done)), replace(answer, untried=self._untried))
-        return explanation and replace(explanation, pages=explanation.pages and len(self._pages))
+            explanation: Explanation | None = sentence.of_refuted(question.what, len(self._pages))
+        else:
+            whole = replace(answer, untried=self._untried)
+            explanation = sentence.of_search(replace(asked, done=tuple(self._done)), whole)
+        if explanation is None:
+            return None
+        pages = explanation.pages and len(self._pages)
+        own = replace(explanation, pages=pages, refuted=frozenset(self._refuted), is_cut_short=bool(self._untried))
+        self._asked[TEXTS] = own, case_id
+        return own
+
+    def _earlier(self, question: Question) -> Explanation | None:
+        """Return the explanation of a case that is not searched again; None if nothing was tried before."""
+        stage = TEXTS if question.what in BY_TEXT else ComparisonName.parse(question.what).stage
+        found, case_id = self._asked.get(stage, (None, ""))
+        return sentence.of_earlier(found, case_id, question.what) if found and found.what else None
 
     def answered(self, question: Question) -> Explanation | None:
         """Answer a question without regard to earlier ones."""
@@ -111,6 +135,21 @@ class Explainer:
             )
         except ReferenceFaultError as error:
             return Explanation(f"nothing was tried: {str(error).splitlines()[0]}")
+
+    def describe(self, report: CaseReport, seen: Seen) -> tuple[Description, ...]:
+        """Describe the subject's tensor of a case; nothing if the process fails, or has no expected tensor."""
+        expected = report.exchange.expected
+        summary = getattr(expected.inputs, seen.what) if seen.what in PIXELS else expected.seams[seen.what]
+        if isinstance(summary, Seam):
+            summary = vars(replace(summary, values=None, not_finite=None))
+        params = {"case": pack_case(report.case), **seen._asdict(), "expected": summary}
+        try:
+            return self._client.ask(
+                seen.what, "describe", params, lambda answer: msgspec.convert(answer, tuple[Description, ...])
+            )
+        except ReferenceFaultError as error:
+            LOG.warning("%s of %s is not described: %s", seen.what, report.case.id, str(error).splitlines()[0])
+            return ()
 
     def close(self) -> None:
         """End the process if it was started."""

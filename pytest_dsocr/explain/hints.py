@@ -5,7 +5,7 @@ The module imports torch only once a case has failed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +17,7 @@ from pytest_dsocr.models import STAGES
 from pytest_dsocr.models.spec import ModelSpec
 
 if TYPE_CHECKING:
+    from pytest_dsocr.compare.case import Explanation
     from pytest_dsocr.explain.mistake import Mistake
 
 MOST = 3
@@ -44,20 +45,36 @@ OF_STAGES: Mapping[str, tuple[Pick, ...]] = {
     "spans": (Pick("written", "greedy"),),
     "boxes": (Pick("files", "first-box"), Pick("text")),
     "result.mmd": (Pick("written"),),
-    "artefacts": (Pick("files"),),
+    "artefacts": tuple(Pick("files", kind) for kind in ("no-figures", "rounded", "over-1000", "sides-exchanged")),
 }
 """Mistakes of a stage that no group is named after."""
+CUT_SHORT = ", as the time ended"
 DEEPER = "offer {}stages ({}) to see which breaks first"
 OR = ", or "
+OF_SHAPE = "a shape alone names no mistake: the numbers of views, tokens and channels that reach this module"
 
 
-def hint(divergence: Divergence, family: ModelSpec) -> str:
-    """Return the things to check first, in words."""
+def hint(
+    divergence: Divergence, family: ModelSpec, explanation: Explanation | None = None, *, is_described: bool = False
+) -> str:
+    """Return the things to check first, in words: no mistake that a search has refuted.
+
+    If a search found mistakes and proved none, these are named, and otherwise mistakes that it did not compute. With a
+    description there is no such guess.
+    """
     scene = divergence.scene
+    if Symptom.OTHER_SHAPE in scene.first.signs and scene.first.stage in TENSORS:
+        return OF_SHAPE
     if scene.first.stage == "text" and not scene.right("tokens"):
         return _of_text_alone(scene)
-    checked = OR.join(dict.fromkeys(one.words for one in _likely(scene, family))) or f"what makes {scene.first.what}"
-    seen = _clue(scene)
+    found = explanation.words[:MOST] if explanation else ()
+    if is_described and not found:
+        return ""
+    left = () if found else _likely(scene, family, explanation.refuted if explanation else frozenset())
+    checked = OR.join(dict.fromkeys((*found, *(one.words for one in left))))
+    is_tried = f"not tried{CUT_SHORT * explanation.is_cut_short}" if explanation and left else ""
+    seen = "; ".join(filter(None, (_clue(scene), is_tried)))
+    checked = checked or f"what makes {scene.first.what}"
     return f"{divergence.preface}{seen}: {checked}" if seen else f"{divergence.preface}{checked}"
 
 
@@ -87,8 +104,8 @@ def _clue(scene: FailureContext) -> str:
     return f"{scene.first.stage} is right up to block {scene.depth}" if scene.depth else ""
 
 
-def _likely(scene: FailureContext, family: ModelSpec) -> Sequence[Mistake]:
-    """Return the mistakes that fit best."""
+def _likely(scene: FailureContext, family: ModelSpec, refuted: Collection[str]) -> Sequence[Mistake]:
+    """Return the mistakes that fit best among those that are not refuted."""
     stage, by = scene.first.stage, partial(_pointed, scene.first.stage, family)
     pointed, every = [*by(scene.first)], [*_of_stage(stage, family)]
     if stage in ("input_ids", "images_seq_mask") and scene.wrong("images_spatial_crop"):
@@ -97,7 +114,9 @@ def _likely(scene: FailureContext, family: ModelSpec) -> Sequence[Mistake]:
         pointed = [*by(scene.found.get("images_seq_mask")), *pointed]
     elif stage == "read":
         pointed += by(scene.found.get("text"))
-    likely = pointed or [one for one in every if _fits(one, scene)] or every
+    pointed, every = ([one for one in of if one.id not in refuted] for of in (pointed, every))
+    likely = pointed or [one for one in every if _fits(one, scene)]
+    likely = likely or ([] if refuted else every)
     return [one for at, one in enumerate(likely) if one not in likely[:at]][:MOST]
 
 

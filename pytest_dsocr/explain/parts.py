@@ -26,6 +26,7 @@ from pytest_dsocr.models.spec import PIXELS, PREFILL
 from pytest_dsocr.records.block_seams import BlockPass, watch_passes
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.names import TensorName
+from pytest_dsocr.records.passes import Places
 from pytest_dsocr.subjects.checked import CheckedSubject
 
 
@@ -68,6 +69,13 @@ class ComputedPart:
                 out: Tensor = block(*given, *_of_prompt(engine, given[0])) if self.stage == PREFILL else block(*given)
                 return out
 
+    def attended(self, engine: Engine[Any]) -> Tensor:
+        """Return the output of a decoder layer's attention, added to its input."""
+        assert self.depth is not None
+        layer, [x_BTC] = blocks_of(engine, self.stage)[self.depth], self.given
+        out: Tensor = x_BTC + layer.self_attn(layer.input_layernorm(x_BTC), *_of_prompt(engine, x_BTC))
+        return out
+
     def _target(self, engine: Engine[Any], changes: Changes) -> Target:
         blocks = blocks_of(engine, self.stage)
         own = blocks if self.depth is None else [blocks[self.depth]]
@@ -81,13 +89,18 @@ def _of_prompt(engine: Engine[Any], x_BTC: Tensor) -> tuple[Rope, Any]:
     return Rope(model_of(engine).model.inv_freq, positions, x_BTC.dtype), cache
 
 
-def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor]) -> list[ComputedPart]:
+def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor], places: Places | None = None) -> list[ComputedPart]:
     """Run a subject's vision and prompt, and return the parts that can be computed again.
 
     These are its stages for each view. A subject with named modules also has its blocks, which come first.
+
+    Args:
+        asked: the subject.
+        inputs: its own.
+        places: see :class:`~pytest_dsocr.records.passes.Passes`.
     """
     find = asked.subject.module if asked.level >= Level.MODULES else None
-    with torch.no_grad(), watch_passes(find) if find else nullcontext(list[BlockPass]()) as passes:
+    with torch.no_grad(), watch_passes(find, places) if find else nullcontext(list[BlockPass]()) as passes:
         seams = asked.vision(inputs, partial=True)
         if find:
             asked.prefill(inputs, seams.get("vision_fusion"))

@@ -97,9 +97,11 @@ class Clean:
         return self._features[stage, view]
 
     @property
-    def _to_fuse(self) -> tuple[Tensor | None, Tensor]:
+    def to_fuse(self) -> tuple[Tensor, ...]:
+        """Features of the crops, if there are any, and of the page, which are laid out in the prompt."""
         last = self.engine.family.of_views[-1].name
-        return self.features(last, "crops") if self.grid != (1, 1) else None, self.features(last, "page")
+        views = ("crops", "page") if self.grid != (1, 1) else ("page",)
+        return tuple(self.features(last, view) for view in views)
 
     @cached_property
     def fused(self) -> Tensor:
@@ -129,7 +131,8 @@ class Clean:
         if view:
             return pipeline.encode(stage, *(tensor[:most] for tensor in self.stage_inputs(stage, view)))
         if stage == FUSION:
-            return pipeline.vision_fusion(*self._to_fuse, self.grid)
+            *crops, page = self.to_fuse
+            return pipeline.vision_fusion(crops[0] if crops else None, page, self.grid)
         return pipeline.prefill_with(self.inputs, self.in_prompt).logits[0]
 
     def warm(self, stage: str, view: str) -> None:
@@ -137,7 +140,7 @@ class Clean:
         if view:
             self.stage_inputs(stage, view)
         elif self.inputs.has_vision:
-            _ = self._to_fuse if stage == FUSION else self.fused
+            _ = self.to_fuse if stage == FUSION else self.fused
 
 
 class Segment:

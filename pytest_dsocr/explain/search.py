@@ -72,6 +72,8 @@ class SearchResult:
     """Words of the mistakes that could not be computed."""
     done: tuple[str, ...] = ()
     """Ids of all mistakes that were tried, also of those that could not be computed."""
+    refuted: tuple[str, ...] = ()
+    """Ids of the mistakes that were computed and are not in ``found``."""
     places: int | None = None
     """Number of places where a text or choices leave the engine's; None for tensors."""
     unpaired: int = 0
@@ -83,7 +85,8 @@ class SearchResult:
         """Return the result with only these of its mistakes, and with what they explain beyond it."""
         kept = [row for row in zip(self.found, self.words, self.groups, strict=True) if row[0] in ids]
         found, words, groups = zip(*kept, strict=True)
-        return replace(self, found=found, words=words, groups=groups, beyond=beyond)
+        refuted = (*self.refuted, *(one for one in self.found if one not in found))
+        return replace(self, found=found, words=words, groups=groups, refuted=refuted, beyond=beyond)
 
 
 NEAREST = 2
@@ -139,7 +142,8 @@ class Search:
                 left.sort(key=lambda other: (other.id not in self.question.only, (other.group, other.kind) != alike))
         tried = {*(self.question.done or ()), *done}
         untried = sum(one.id not in tried for one in every)
-        answer = SearchResult(len(found), untried, without, raised=tuple(raised), done=tuple(done))
+        computed = tuple(one.id for _, one in found)
+        answer = SearchResult(len(found), untried, without, raised=tuple(raised), done=tuple(done), refuted=computed)
         limit = min(self.question.near if near is None else near, without / TIMES_NEARER)
         least = min((apart for apart, _ in found), default=math.inf)
         if join and least > limit and without > 0 and (pairs := [*_pairs(found, without, join)]):
@@ -152,7 +156,9 @@ class Search:
             return answer
         same = [one for apart, one in found if apart <= max(AS_NEAR * least, EXACT if least else 0.0)]
         ids, words, groups = zip(*((one.id, one.words, one.group) for one in same), strict=True)
-        return replace(answer, found=ids, words=words, groups=groups, error=least, explained=least <= limit)
+        others = tuple(one for one in computed if one not in ids)
+        named = replace(answer, found=ids, words=words, groups=groups, refuted=others)
+        return replace(named, error=least, explained=least <= limit)
 
     def _paired(self, pairs: Iterable[Mistake], measure: Measure) -> Iterator[tuple[float, Mistake]]:
         """Yield the distances of pairs; a pair that cannot be computed is infinitely far."""

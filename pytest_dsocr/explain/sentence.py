@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.case import CaseReport, Explanation
@@ -38,21 +39,27 @@ def of_search(question: Question, answer: SearchResult) -> Explanation | None:
         failed = () if question.others else answer.raised
         raised = f"; {len(failed)} could not be computed: {_listed(failed, ', ')}" if failed else ""
         pages = len(question.others) + 1 if is_text and not untried else 0
-        return Explanation(f"{_by_none(answer.tried, what)}{raised}{untried}", what, pages=pages)
+        text = f"{_by_none(answer.tried, what)}{raised}{untried}"
+        return _of_search(answer, text, what, pages=pages)
     evidence, named = evidence_of(question, answer), f"with {_listed(answer.words, ', or ')}"
     if is_text:
         where = "the subject's text of every page so far" if question.others else "the subject's text"
         text = (
             f"{_of_chance(evidence, answer)}{_of_parts(answer)}{named}, the engine reproduces {where} (equal){untried}"
         )
-        return Explanation(text, what, answer.found, evidence.is_proof, len(question.others) + 1)
+        return _of_search(answer, text, what, is_proven=evidence.is_proof, pages=len(question.others) + 1)
     apart = "equal" if answer.error == 0 else f"{answer.error:.0e} apart"
     without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
     reached = f"the subject's {what} ({apart}{without})"
     if not answer.explained:
-        return Explanation(f"in part: {named}, the engine comes nearer to {reached}", what, answer.found)
+        return _of_search(answer, f"in part: {named}, the engine comes nearer to {reached}", what)
     text = f"{named}, the engine reproduces {reached}{_behind(answer)}{untried}"
-    return Explanation(text, what, answer.found, evidence.is_proof)
+    return _of_search(answer, text, what, is_proven=evidence.is_proof)
+
+
+def _of_search(answer: SearchResult, text: str, what: str, *, is_proven: bool = False, pages: int = 0) -> Explanation:
+    refuted, is_cut_short = frozenset(answer.refuted), bool(answer.untried)
+    return Explanation(text, what, answer.found, answer.words, refuted, is_cut_short, is_proven, pages)
 
 
 def of_rounding(report: CaseReport) -> Explanation | None:
@@ -61,14 +68,17 @@ def of_rounding(report: CaseReport) -> Explanation | None:
     if first is None or first.name.kind is not ComparisonKind.ROUNDING:
         return None
     found = report.exchange.answer.rounding[first.stage]
-    if not (effects := known_effects(found)):
-        return Explanation(_by_none(found.tried, first.what), first.what) if found.tried else None
+    effects, tried = known_effects(found), len(found.tried)
+    ids, named = tuple(one.id for one in effects), tuple(one.words for one in effects)
+    refuted, is_cut_short = frozenset(found.tried).difference(ids), bool(found.untried)
+    if not effects:
+        none = _by_none(tried, first.what)
+        return Explanation(none, first.what, refuted=refuted, is_cut_short=is_cut_short) if tried else None
     likeliest = effects[0]
-    evidence = Evidence(found.untried, len(effects), found.tried * math.erfc(likeliest.z / math.sqrt(2)))
-    words = f"with {', or '.join(one.words for one in effects)}"
-    text = f"{words}, the engine differs from the vendor's kernels as the subject does "
+    evidence = Evidence(found.untried, len(effects), tried * math.erfc(likeliest.z / math.sqrt(2)))
+    text = f"with {', or '.join(named)}, the engine differs from the vendor's kernels as the subject does "
     text += f"({likeliest.share:.3f} of the effect, z = {likeliest.z:.0f})"
-    return Explanation(text, first.what, tuple(one.id for one in effects), evidence.is_proof)
+    return Explanation(text, first.what, ids, named, refuted, is_cut_short, evidence.is_proof)
 
 
 def of_readings(report: CaseReport) -> Explanation | None:
@@ -83,6 +93,12 @@ def of_readings(report: CaseReport) -> Explanation | None:
 def of_refuted(what: str, pages: int) -> Explanation:
     """Return the explanation of a text that refutes all mistakes that explain the pages before."""
     return Explanation(f"{REFUTED} what explains the pages before", what, pages=pages)
+
+
+def of_earlier(found: Explanation, case_id: str, what: str) -> Explanation:
+    """Return the explanation of a case that breaks in the same stage as an earlier one: no second search is made."""
+    text = f"not searched again, see {case_id}"
+    return replace(found, text=text, what=what, mistakes=(), is_proven=False, pages=0)
 
 
 def evidence_of(question: Question, answer: SearchResult) -> Evidence:

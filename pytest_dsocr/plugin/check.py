@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 from pytest_dsocr.base.words import entry
-from pytest_dsocr.compare.verdict import Comparison, Reason
+from pytest_dsocr.compare.verdict import LEFT_OUT, Comparison, Reason
 from pytest_dsocr.plugin import stash
 from pytest_dsocr.plugin.markers import within_markers
 
@@ -88,7 +88,7 @@ class Check:
             pytest.fail(f"dsocr_check {of}", pytrace=False)
         if error := next((one.lost_to for one in comparisons if one.lost_to), None):
             raise error.with_traceback(None)  # each test would add its own to it
-        if all(one.reason is Reason.NOT_OFFERED for one in comparisons):
+        if all(one.reason in LEFT_OUT for one in comparisons):
             what = ", ".join(stages or dict.fromkeys(one.what for one in comparisons))
             stash.leave_out(self.item, Reason.NOT_OFFERED, f"{what}: {Reason.NOT_OFFERED} by the subject")
         if failing:

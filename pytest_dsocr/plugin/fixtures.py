@@ -69,6 +69,7 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
         if (promised := own.level) is not None and (offered := level_of(subject)) < promised:
             raise DsocrError(f"{own.subject} offers {offered}, the run promises {promised}; promise {offered}")
     request.config.stash[LOADED] = subject
+    _check_range(request, subject, own)
     yield subject
     close_subject(subject)
 
@@ -270,6 +271,21 @@ def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> N
     if dsocr_level < needed:
         reason = f"needs {needed} ({needed.meaning}), the subject offers {dsocr_level} ({dsocr_level.meaning})"
         leave_out(request.node, str(needed), reason)
+
+
+def _check_range(request: pytest.FixtureRequest, subject: Any, own: Config) -> None:
+    """Stop a run that compares in float16, if its first page cannot be judged there; see ``run.half``."""
+    from pytest_dsocr.records.subject_result import HALF
+    from pytest_dsocr.run.case import dtype_of
+
+    named = request.config.stash.get(NAMED, None)
+    compares = any("dsocr_reference" in getattr(item, "fixturenames", ()) for item in request.session.items)
+    if dtype_of(subject, own.dtype) != HALF or not compares or named is None or not named.good:
+        return
+    resources: RunResources = request.getfixturevalue("_dsocr_resources")
+    with request.config.stash[ELAPSED].on(COMPARING), _or_stop(request.session, "reference"):
+        computed = own.reference_key[1] if own.reference == "engine" else ""
+        resources.half.check_page(named.good[0], subject, computed)
 
 
 @contextmanager

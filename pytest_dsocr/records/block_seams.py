@@ -14,54 +14,14 @@ from itertools import count
 from math import inf
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.exact_types import exact_tensor
 from pytest_dsocr.models import SEAMS, STAGES
-from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import TensorName
+from pytest_dsocr.records.passes import Pass, Passes, Places
 from pytest_dsocr.records.reference_result import Seam
 from pytest_dsocr.records.summing import Summing
-
-BlockName = tuple[str, int]
-"""A stage, and the depth of one of its blocks."""
-
-
-class SingleViews:
-    """Passes of one view each, through the blocks of SAM and CLIP.
-
-    All crops have one shape, and there are at least two; the page has another shape. If all passes have the same shape,
-    the first is the page, and later ones are ignored.
-    """
-
-    def __init__(self) -> None:
-        self._passes: dict[BlockName, dict[tuple[int, ...], list[Tensor]]] = {}
-
-    def keep(self, block: BlockName, module: str, out: Tensor) -> None:
-        """Keep a copy of a pass of one view, ``[1, ...]``.
-
-        Raises:
-            DsocrError: if the passes so far cannot be those of crops and a page.
-        """
-        groups = self._passes.setdefault(block, {})
-        groups.setdefault(tuple(out.shape), []).append(out.clone())
-        if len(groups) > 2 or (len(groups) == 2 and min(map(len, groups.values())) > 1):
-            message = " and ".join(f"{len(passes)} times {list(shape)}" for shape, passes in groups.items())
-            raise DsocrError(
-                f"{module} gave {message}, so {block[0]} cannot be compared; have it run once on all crops or on each, "
-                "once on the page and once on the prompt, or do not offer modules"
-            )
-
-    def views(self) -> Iterator[tuple[BlockName, str, Tensor]]:
-        """Yield each block's ``crops`` ``[P, ...]``, if there are any, and its ``page`` ``[1, ...]``."""
-        for block, groups in self._passes.items():
-            first, *others = groups.values()
-            page, *crops = sorted((first, *others), key=len) if others else (first,)
-            yield block, "page", page[0]
-            if crops and len(crops[0]) > 1:
-                yield block, "crops", torch.cat(crops[0])
 
 
 class BlockPass(NamedTuple):
@@ -84,112 +44,116 @@ memory is used again, and new memory costs 1 s for 256 MB."""
 HASHING = min(8, os.cpu_count() or 1)
 """Threads that hash at the same time; a thread hashes 1.4 GB a second."""
 
+Part = Tensor | Seam | Summing
+"""A pass that waits to be joined, or a summary."""
 FindModule = Callable[[str], nn.Module]
 """See :meth:`pytest_dsocr.subjects.protocol.OpenSubject.module`."""
 
 
 class DeepSeams:
-    """Outputs of the blocks, each reduced to a seam at once; tensors are kept only for views encoded one by one.
+    """Outputs of the blocks, each reduced to a seam as soon as it is whole; a part is kept until it can be joined.
 
     Outputs are ``[B, H, W, C]`` for SAM, with the windows joined again, and ``[B, 1 + h * w, C]`` for CLIP, with the
     class token. The decoder's are ``[1, S, C]``, before the last norm.
+
+    Args:
+        places: the expected tensors; None for the vendor's way to call a block, of which the first calls count.
     """
 
-    def __init__(self) -> None:
-        self._seams: dict[str, Seam] = {}
-        self._single = SingleViews()
-        self._on_their_way: dict[str, Summing] = {}
-        self._shapes: dict[str, tuple[int, ...]] = {}
+    def __init__(self, places: Places | None = None) -> None:
+        self.passes = Passes[Part](places)
+        self.unplaced: dict[str, str] = {}
+        """Why a seam cannot be compared, by name; known once :attr:`seams` was asked for."""
+        self._on_their_way: list[Pass[Part]] = []
         self._waiting_bytes = 0
 
     @property
     def seams(self) -> dict[str, Seam]:
         """Seams by name, in the order of the stages; waits for a GPU."""
-        for (stage, depth), view, out in self._single.views():
-            if (name := str(TensorName(stage, view, depth))) not in self._shapes:
-                self._sum_up(name, out)
+        found: dict[str, Pass[Part]] = {}
+        for _, place, run in self.passes.joined():
+            if isinstance(run, str):
+                self.unplaced[place.name] = run
+            else:
+                parts = [one.out for one in run if isinstance(one.out, Tensor)]
+                found[place.name] = self._summed(place.joined(parts)) if parts else run[0]
         self._fetch()
-        return in_stage_order(self._seams)
+        return in_stage_order({name: one.out for name, one in found.items() if isinstance(one.out, Seam)})
 
-    def keep(self, stage: str, depth: int, module: str, out: Tensor) -> None:
-        """Summarise the output of block ``depth`` for the first pass over the page, the crops or the prompt.
+    def keep(self, stage: str, depth: int, out: Tensor) -> None:
+        """Keep a pass of block ``depth``."""
+        block, own = (stage, depth), exact_tensor(out).detach()
+        if self.passes.wants(block, shape := tuple(own.shape)):
+            is_whole = self.passes.is_whole(block, shape)
+            self.passes.keep(block, self._summed(own) if is_whole else Pass(shape, own.clone()))
 
-        A pass of one token is a decode step, which is ignored.
-
-        Raises:
-            DsocrError: if a pass has another shape than the one before it, so that neither is the vendor's, or if
-            single views are not those of crops and a page.
-        """
-        if out.shape[1] == 1:
-            return
-        if stage != PREFILL and len(out) == 1 and str(TensorName(stage, "crops", depth)) not in self._shapes:
-            self._single.keep((stage, depth), module, exact_tensor(out))
-            return
-        name = _block_name(stage, depth, out)
-        if name not in self._shapes:
-            self._shapes[name] = tuple(out.shape)
-            self._sum_up(name, exact_tensor(out))
-        elif (before := self._shapes[name]) != tuple(out.shape):
-            raise DsocrError(
-                f"{module} gave {list(before)} and then {list(out.shape)}, so {name} cannot be compared; have it "
-                "run once on all crops, once on the page and once on the prompt, or do not offer modules"
-            )
-
-    def _sum_up(self, name: str, out: Tensor) -> None:
-        if not out.is_cuda:
-            self._seams[name] = Seam.of(out)
-            return
-        self._on_their_way[name] = Summing.of(out.detach().contiguous())
-        self._waiting_bytes += out.nbytes
+    def _summed(self, out: Tensor) -> Pass[Part]:
+        """Summarise a tensor, on a GPU without waiting."""
+        one = Pass[Part](tuple(out.shape), Summing.of(out.detach().contiguous()) if out.is_cuda else Seam.of(out))
+        if out.is_cuda:
+            self._on_their_way.append(one)
+            self._waiting_bytes += out.nbytes
         if self._waiting_bytes > MOST_WAITING_BYTES:
             self._fetch()
+        return one
 
     def _fetch(self) -> None:
         """Hash the seams of a GPU, whose bytes wait in the host's memory."""
+        sums = [one.out for one in self._on_their_way if isinstance(one.out, Summing)]
         with ThreadPoolExecutor(HASHING) as threads:
-            made = threads.map(Seam.fetched, self._on_their_way.values())
-            self._seams.update(zip(self._on_their_way, made, strict=True))
+            for one, seam in zip(self._on_their_way, threads.map(Seam.fetched, sums), strict=True):
+                one.out = seam
         self._on_their_way.clear()
         self._waiting_bytes = 0
 
 
 @contextmanager
-def watch_deep(module: FindModule) -> Iterator[DeepSeams]:
+def watch_deep(module: FindModule, places: Places | None = None) -> Iterator[DeepSeams]:
     """Watch the blocks of SAM, CLIP and the decoder through forward hooks while the context is open.
 
     Args:
         module: returns the module of the vendor's name, or raises ``AttributeError`` if there is none.
+        places: see :class:`DeepSeams`.
     """
-    deep = DeepSeams()
-    with _hooked(module, lambda stage, depth, name, _args, out: deep.keep(stage, depth, name, out)):
+    deep = DeepSeams(places)
+    with _hooked(module, lambda stage, depth, _args, out: deep.keep(stage, depth, out)):
         yield deep
 
 
 @contextmanager
-def watch_passes(module: FindModule) -> Iterator[list[BlockPass]]:
-    """Copy the input and output of every block while the context is open, except in decode steps."""
-    passes: list[BlockPass] = []
+def watch_passes(module: FindModule, places: Places | None = None) -> Iterator[list[BlockPass]]:
+    """Copy the input and output of every block while the context is open, except in decode steps.
 
-    def keep(stage: str, depth: int, _name: str, args: Any, out: Tensor) -> None:
-        if args and args[0].shape[1] > 1:  # inputs of a module in another process stay there
+    Passes that make up one tensor are joined, and the list is filled, when the context is left. Without places, the
+    first pass over the page, the crops or the prompt counts.
+    """
+    found: list[BlockPass] = []
+    passes = Passes[tuple[Tensor, Tensor]](places)
+
+    def keep(stage: str, depth: int, args: Any, out: Tensor) -> None:
+        if args and passes.wants((stage, depth), shape := tuple(out.shape)):  # another process keeps its inputs there
             given, gave = (exact_tensor(one).detach().clone() for one in (args[0], out))
-            passes.append(BlockPass(stage, depth, _block_name(stage, depth, gave), given, gave))
+            passes.keep((stage, depth), Pass(shape, (given, gave)))
 
     with _hooked(module, keep):
-        yield passes
+        yield found
+    for (stage, depth), place, run in passes.joined():
+        if not isinstance(run, str):
+            given, gave = (place.joined([one.out[side] for one in run]) for side in (0, 1))
+            found.append(BlockPass(stage, depth, place.name, given, gave))
 
 
 @contextmanager
-def _hooked(module: FindModule, keep: Callable[[str, int, str, Any, Tensor], None]) -> Iterator[None]:
-    """Hand ``keep`` the stage, depth, module's name, arguments and output of every block while the context is open."""
+def _hooked(module: FindModule, keep: Callable[[str, int, Any, Tensor], None]) -> Iterator[None]:
+    """Hand ``keep`` the stage, depth, arguments and output of every block while the context is open."""
 
-    def hook(stage: str, depth: int, name: str, _module: nn.Module, args: Any, out: Any) -> None:
-        keep(stage, depth, name, args, out if isinstance(out, Tensor) else out[0])
+    def hook(stage: str, depth: int, _module: nn.Module, args: Any, out: Any) -> None:
+        keep(stage, depth, args, out if isinstance(out, Tensor) else out[0])
 
     with ExitStack() as hooks:
         for stage, path in BLOCKS.items():
             for depth, block in enumerate(_blocks(module, path)):
-                hooks.enter_context(block.register_forward_hook(partial(hook, stage, depth, f"{path}.{depth}")))
+                hooks.enter_context(block.register_forward_hook(partial(hook, stage, depth)))
         yield
 
 
@@ -201,12 +165,6 @@ def in_stage_order(seams: Mapping[str, Seam]) -> dict[str, Seam]:
 def _place(name: TensorName) -> tuple[int, float]:
     whole = str(name.whole)
     return SEAMS.index(whole) if whole in SEAMS else len(SEAMS), inf if name.block is None else name.block
-
-
-def _block_name(stage: str, depth: int, out: Tensor) -> str:
-    """Name the output of a block by its number of views: a page is one, and crops are at least two."""
-    view = "" if stage == PREFILL else "crops" if len(out) > 1 else "page"
-    return str(TensorName(stage, view, depth))
 
 
 def _blocks(module: FindModule, path: str) -> Iterator[nn.Module]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,10 @@ from pytest_dsocr.records.summing import Summing, Sums, bytes_sha256, host_sums
 
 BEST_OF_STEP = 5
 BEST_OF_PREFILL = 20
+FIGURES = "images"
+"""Folder of the figures."""
+CORNER_PX = 24
+"""Side of the kept corner of a figure."""
 
 
 class NotFinite(NamedTuple):
@@ -207,14 +212,33 @@ class Artefact:
     bytes: int
     size_px: tuple[int, int] | None = None
     """Width and height, of a picture."""
+    tables: tuple[int, ...] = field(default=(), compare=False)
+    """Quantisation tables of a JPEG; none in a recording."""
+    corner: tuple[tuple[int, ...], ...] | None = field(default=None, compare=False)
+    """Grey levels of a figure's upper left corner; None in a recording."""
 
     @classmethod
     def of(cls, path: Path) -> Artefact:
-        """Return the size of a file, and of a picture its width and height."""
+        """Return the size of a file, and of a picture also what tells how it was cut and encoded."""
         if path.suffix != ".jpg":
             return cls(path.stat().st_size)
         with Image.open(path) as picture:
-            return cls(path.stat().st_size, picture.size)
+            is_figure = path.parent.name == FIGURES
+            return cls(path.stat().st_size, picture.size, tables_of(picture), _corner(picture) if is_figure else None)
+
+
+def _corner(picture: Image.Image) -> tuple[tuple[int, ...], ...] | None:
+    """Return the grey levels of a picture's upper left corner; None if its content cannot be read."""
+    with suppress(OSError):
+        grey = np.asarray(picture.convert("L"))[:CORNER_PX, :CORNER_PX]
+        return tuple(tuple(int(level) for level in row) for row in grey)
+    return None
+
+
+def tables_of(picture: Image.Image) -> tuple[int, ...]:
+    """Return the quantisation tables of an opened JPEG; none of another picture."""
+    tables: dict[int, list[int]] = getattr(picture, "quantization", {})
+    return tuple(value for _, table in sorted(tables.items()) for value in table)
 
 
 @dataclass(frozen=True)

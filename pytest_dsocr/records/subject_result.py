@@ -11,7 +11,9 @@ from torch import Tensor
 from pytest_dsocr.records.config import Level, SubjectFaultError
 from pytest_dsocr.records.reference_result import Artefact, Best, InputsDigest, NotFinite, Output, Seam, SpanSeen, Step
 
-ROUNDED_DTYPES = ("bfloat16", "float16")
+HALF = "float16"
+"""The dtype that ends at 65504, which values of a model may exceed."""
+ROUNDED_DTYPES = ("bfloat16", HALF)
 """Dtypes of a subject whose rounding is analysed; a float32 subject has narrow limits and needs no analysis."""
 
 
@@ -58,11 +60,11 @@ class Rounding:
     bias: float = 0.0
     """Largest ratio of the mean square of the channels' mean differences to what independent rounding leaves of it.
 
-    It is divided by the same ratio of the vendor's kernels, if that is above 1: tokens that are alike round alike."""
+    It is less where that of the vendor's kernels is above the usual, because tokens that are alike round alike."""
     effects: tuple[Effect, ...] = ()
     """Known mistakes that may be part of the difference."""
-    tried: int = 0
-    """Number of known mistakes that were tried."""
+    tried: tuple[str, ...] = ()
+    """Ids of the known mistakes that were tried."""
     untried: int = 0
     """Number of known mistakes that the time limit left untried."""
     fewer_bits: bool = False
@@ -132,6 +134,8 @@ class SubjectResult:
     seams: Mapping[str, Seam] = field(default_factory=dict)
     """Seams as in an observation, in the stages' order. A subject with named modules adds ``STAGE.page/3`` (the output
     of that block) and ``prefill/3``."""
+    unplaced: Mapping[str, str] = field(default_factory=dict)
+    """Why seams of blocks cannot be compared, by name: the calls do not tell the place of their values."""
     promised: frozenset[str] = frozenset()
     """Names of the seams that the subject says it returns."""
     prefill_best: Best | None = None

@@ -5,7 +5,7 @@ in a separate process, because a subject may change torch or the engine in its o
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -51,8 +51,9 @@ from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.loading import ENGINE
 
 NOTHING = Best((), ())
-OF_ENGINE: Mapping[str, Any] = {"vendor_sha256": {}, "overrides": (ENGINE_STANDS_IN,)}
-"""Provenance that all answers of the engine share."""
+IN_HALF = "float16: the vendor's arithmetic in a dtype that its code does not compute in"
+"""Override of the engine's answers in float16."""
+DTYPES_OF_ENGINE = (*DTYPES_OF_VENDOR, "float16")
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class EngineRuntime:
         engine = Engine.from_checkpoint(
             checkpoint, device=device, dtype=dtype, attention=attention, on_progress=weights
         )
-        made = provenance_of(resolve(checkpoint), device_class(device), dtype, attention, command, **OF_ENGINE)
+        made = provenance_of(resolve(checkpoint), device_class(device), dtype, attention, command, **_of_engine(dtype))
         return cls(EngineSubject(engine), made, on_progress)
 
     def observe(self, case: Case, *, keep_values: bool = False) -> ReferenceResult:
@@ -114,6 +115,8 @@ def _to_follow(case: Case, prepared: Inputs, read: PageResult) -> ReferenceResul
 
 
 def _observation(case: Case, answer: SubjectResult, read: PageResult, provenance: Provenance) -> ReferenceResult:
+    if spoilt := next((step.not_finite for step in answer.forced or () if step.not_finite), None):
+        raise DsocrError(f"the engine's logits of {case.id} have {spoilt}; choose another --dsocr-reference-dtype")
     chosen = tuple(step.token for step in answer.forced or ())
     if chosen != read.token_ids or answer.text != read.text:
         raise DsocrError(
@@ -161,7 +164,7 @@ class EngineReference:
         kept: Path | None = None,
         **limits: float,
     ) -> None:
-        _check("dtype", wanted.dtype, DTYPES_OF_VENDOR)
+        _check("dtype", wanted.dtype, DTYPES_OF_ENGINE)
         _check("attention", wanted.attention, OF_VENDOR)
         self.wanted, self.recorded, self._folder = wanted, recorded, kept
         how: dict[str, Any] = {**wanted.ways, **limits, "runtime": RUNTIME}
@@ -175,7 +178,7 @@ class EngineReference:
     def provenance(self) -> Provenance:
         """Provenance of the engine's answers; a recorded case has that of its recording."""
         key = self.wanted.key
-        return provenance_of(self.wanted.checkpoint, key.device, key.dtype, key.attention, "", **OF_ENGINE)
+        return provenance_of(self.wanted.checkpoint, key.device, key.dtype, key.attention, "", **_of_engine(key.dtype))
 
     def observe(self, case: Case) -> ReferenceResult:
         """Return the recorded result of a case, or else the engine's.
@@ -286,6 +289,14 @@ def open_engine_reference(
     except NoRecordingError:
         recorded = None
     return EngineReference(wanted, recorded, kept, **limits)
+
+
+def _of_engine(dtype: str) -> dict[str, Any]:
+    """Return the provenance that all answers of the engine in a dtype share."""
+    return {
+        "vendor_sha256": {},
+        "overrides": (ENGINE_STANDS_IN, *(() if dtype in DTYPES_OF_VENDOR else (IN_HALF,))),
+    }
 
 
 def _check(what: str, given: str, valid: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from pytest_dsocr.base.errors import is_of_machine, message_of
 from pytest_dsocr.base.words import printable
 from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict
+from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.records.provenance import is_by_engine
 
@@ -132,8 +133,11 @@ class CaseResult(Struct, kw_only=True, frozen=True):
     right_before: int
     """Number of right comparisons before the first wrong one."""
     cause: str | None
+    """Hint; None if everything is right, or if ``described`` takes its place."""
     explained: str | None
     """Explanation of the first wrong comparison, or how far the search went; None if none was made."""
+    described: Description | None = None
+    """Measured relation of the first wrong values to the expected ones; None if none is known of their kind."""
     proven: bool
     """Whether ``explained`` is proven, so that ``cause``, a guess, need not be shown."""
     mistakes: list[str]
@@ -173,6 +177,11 @@ class CaseResult(Struct, kw_only=True, frozen=True):
     unjudged: list[str] = []
     """WRONG comparisons that no test judged, although a test should have."""
 
+    @property
+    def why(self) -> str:
+        """Hint of the first wrong comparison, or else its description."""
+        return self.cause or (self.described.text if self.described else "")
+
     @classmethod
     def of(
         cls, report: CaseReport, *, place: int = 0, picture: str | None = None, cost: dict[str, int] | None = None
@@ -193,7 +202,8 @@ class CaseResult(Struct, kw_only=True, frozen=True):
             worst_error=of_number(report.worst_error),
             first_wrong=divergence.first.what if divergence else None,
             right_before=divergence.right if divergence else 0,
-            cause=hint(divergence, report.case.family) if divergence else None,
+            cause=advice(report) or None,
+            described=report.described,
             explained=explanation.text if explanation else None,
             proven=explanation is not None and explanation.is_proven,
             mistakes=[*explanation.mistakes] if explanation else [],
@@ -223,6 +233,16 @@ class CaseResult(Struct, kw_only=True, frozen=True):
             comparisons=[ComparisonResult.of(one) for one in report.comparisons],
             cost=cost,
         )
+
+
+def advice(report: CaseReport) -> str:
+    """Return what to check first in a case; empty if nothing is wrong, or if its description says it."""
+    if report.divergence is None:
+        return ""
+    if report.explanation and report.explanation.advice:
+        return report.explanation.advice
+    is_described = report.described is not None and report.described.explains
+    return hint(report.divergence, report.case.family, report.explanation, is_described=is_described)
 
 
 def _loss(report: CaseReport) -> PageLoss | None:

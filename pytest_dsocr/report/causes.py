@@ -35,6 +35,15 @@ class FailureCause(Struct):
     proven: bool
     tests: list[str]
     """Tests that failed from it, the one to read first."""
+    described: str = ""
+    """Measured relation of the first wrong values to the expected ones."""
+
+    @property
+    def said(self) -> str:
+        """Why, and how the values differ."""
+        why = f"{self.why}{' (proven)' * self.proven}" if self.why else ""
+        measured = f"measured: {self.described}" if why and self.described else self.described
+        return "; ".join(filter(None, (why, measured)))
 
 
 def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> list[FailureCause]:
@@ -55,9 +64,10 @@ def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> lis
         first, proven, stands = _explained(broken, cases)
         keys: list[CauseKey] = [("mistake", name) for name in first.mistakes if proven]
         named = _named_by(first, proven) if stands else ""
-        cause = known(keys, what, named or _hint(what, broken, cases), proven)
+        cause = known(keys, what, named or _hint(what, first, broken, cases), proven)
         cause.cases += dict.fromkeys((first.id, *(case.id for case in broken)))
-        keys += [key for case in broken for key in (("case", case.id), ("at", what, case.cause or ""))]
+        cause.described = cause.described or _described(first, broken)
+        keys += [key for case in broken for key in (("case", case.id), ("at", what, case.why))]
         keys += [("odd pages",)] * (not causes)
         causes |= dict.fromkeys(keys, cause)
     for test in sorted(failing, key=lambda test: test.nodeid):
@@ -113,6 +123,11 @@ def _named_by(case: CaseResult, proven: bool) -> str:
     return f"perhaps {said.removeprefix('perhaps ')}" if case.mistakes or (said and case.readings) else ""
 
 
+def _described(first: CaseResult, broken: Sequence[CaseResult]) -> str:
+    """Return the description of the case to read, or else of the first case that has one."""
+    return next((case.described.text for case in (first, *broken) if case.described), "")
+
+
 def _wrong(comparisons: Sequence[ComparisonResult]) -> set[str]:
     return {one.what for one in comparisons if one.verdict == Verdict.WRONG}
 
@@ -148,9 +163,12 @@ def _place(test: TestResult, cause: FailureCause) -> tuple[bool, bool, bool, str
     return not test.is_told, not is_first, test.case_id not in cause.cases[:1], test.nodeid
 
 
-def _hint(what: str, broken: Sequence[CaseResult], cases: Sequence[CaseResult]) -> str:
-    """Return the common part of the cases' hints, and for texts whether pages without crops are right."""
-    hints = [case.cause or "" for case in broken]
+def _hint(what: str, first: CaseResult, broken: Sequence[CaseResult], cases: Sequence[CaseResult]) -> str:
+    """Return the common part of the cases' hints, and for texts whether pages without crops are right.
+
+    A hint that names mistakes which the case to read refutes is left out.
+    """
+    hints = [case.cause or "" for case in broken if {*case.mistakes} <= {*first.mistakes}] or [first.cause or ""]
     common = agreed(hints) or (hints[0] and f"{hints[0]} ({broken[0].id})")
     right = [case for case in cases if case.passes]
     if what == "text" and right and all(map(_is_cut, broken)) and not any(map(_is_cut, right)):
@@ -177,7 +195,7 @@ def in_words(one: FailureCause) -> str:
     else:
         function, of = function_of(one.tests[0])
         where = f"{one.what} of {function}" if one.what else function + of
-    return f"{where}: {one.why}{' (proven)' * one.proven}" if one.why else where
+    return f"{where}: {one.said}" if one.said else where
 
 
 def also_failed(one: FailureCause, named: int = 0, how: str = "") -> str:

@@ -16,10 +16,11 @@ from pytest_dsocr.compare.tolerances import NAMES
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.contract import ROWS
 from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.describe.description import Description
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.records.config import Level
-from pytest_dsocr.report.case_result import picture_name
+from pytest_dsocr.report.case_result import advice, picture_name
 from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 from pytest_dsocr.report.worker_report import FailureOrigin
@@ -99,9 +100,13 @@ class TestFailure:
 
     @cached_property
     def explanation(self) -> Explanation | None:
-        """Explanation of the case's first break; None if the explanation is of another comparison."""
-        first, found = self.divergence, self.report.exchange.explanation if self.report else None
-        return found if first and found and found.what in ("", first.first.what, first.begins) else None
+        """Explanation of the case's first break; None without a case."""
+        return self.report.explanation if self.report else None
+
+    @cached_property
+    def described(self) -> Description | None:
+        """Description of the case's first break; None without a case."""
+        return self.report.described if self.report else None
 
     @property
     def is_proven(self) -> bool:
@@ -113,8 +118,11 @@ class TestFailure:
         """Advice of the suite for a test without a case, otherwise the hint of the first break."""
         details = [line for one in self.failing for line in one.details if self.report is None]
         own = [line.removeprefix(CHECK) for line in details if line.startswith(CHECK)]
-        family = self.report.case.family if self.report else family_named(self.config.checkpoint)
-        return [*dict.fromkeys(own or ([hint(self.divergence, family)] if self.divergence else []))]
+        if self.report is not None:
+            said = advice(self.report)
+        else:
+            said = hint(self.divergence, family_named(self.config.checkpoint)) if self.divergence else ""
+        return [*dict.fromkeys(own or filter(None, [said]))]
 
     @property
     def origin(self) -> FailureOrigin:
@@ -122,7 +130,8 @@ class TestFailure:
         what = self.divergence.first.what if self.divergence else ""
         if self.explanation and self.is_proven:
             return FailureOrigin(what, self.explanation.text, [*self.explanation.mistakes])
-        return FailureOrigin(what, "; ".join(self.checks), [])
+        described = self.described.text if self.described else ""
+        return FailureOrigin(what, "; ".join(self.checks) or described, [])
 
     def text(self, reference: Reference | None, again: str) -> str:
         """Return the text for a terminal, at most :data:`MOST_LINES` lines.
@@ -189,7 +198,9 @@ class TestFailure:
             yield from entry("first wrong", first)
         if self.explanation:
             yield from entry("explained", self.explanation.text)
-        if not self.is_proven:
+        if self.described:
+            yield from entry("measured", self.described.text)
+        if not self.is_proven and self.checks:
             yield from entry("check", self.checks[0])
         for finding in self.report.exchange.findings[:MOST_FINDINGS]:
             yield from entry("found", finding, LINES_OF_FINDING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from pytest_dsocr.base.reading import Count
 from pytest_dsocr.base.words import count, listed
-from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.contract.prompt import CHECK_BOXES
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.records.config import MISSING
-from pytest_dsocr.records.names import ComparisonKind, ComparisonName
+from pytest_dsocr.records.names import ComparisonKind, ComparisonName, TensorName
 from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.environment import family_with
 from pytest_dsocr.reference.goldens import anchors_file
@@ -242,6 +242,8 @@ def remarks(cases: Sequence[CaseResult], run: RunSides | None) -> Iterator[str]:
     """Yield a sentence for each thing that the cases together cannot show."""
     if cases and not any(sides for case in cases for sides in case.boxes.values()):
         yield NO_BOXES
+    for why, stages in not_by_block(cases).items():
+        yield f"{listed([*stages])} {why}; what each stage gives is compared"
     if run is None:
         return
     if changed := _changed_files(run):
@@ -253,3 +255,11 @@ def remarks(cases: Sequence[CaseResult], run: RunSides | None) -> Iterator[str]:
             f"the longest page has {count(longest, 'new token')}, so the cache's ring of {ring} was not exercised; "
             f"add a page of more than {ring}, or raise --dsocr-max-new-tokens"
         )
+
+
+def not_by_block(cases: Sequence[CaseResult]) -> Mapping[str, Collection[str]]:
+    """Return the stages with blocks that the subject's calls make incomparable, by the reason."""
+    found: dict[str, dict[str, None]] = {}
+    for one in (one for case in cases for one in case.comparisons if one.reason == Reason.NOT_BY_BLOCK):
+        found.setdefault(one.measured, {})[TensorName.parse(one.what).stage] = None
+    return found

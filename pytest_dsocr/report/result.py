@@ -14,7 +14,7 @@ from pytest_dsocr.compare.verdict import SEVERITY, Reason, Verdict
 from pytest_dsocr.records.provenance import versions
 from pytest_dsocr.report.document import Environment, Looser, RunJson
 from pytest_dsocr.report.file import FINISHED, OF_PYTEST, Ending, gravest, head, now
-from pytest_dsocr.report.outcomes import remarks
+from pytest_dsocr.report.outcomes import not_by_block, remarks
 from pytest_dsocr.report.totals import RunTotals
 from pytest_dsocr.report.words import by_engine, compression_of, readings_in_words
 
@@ -95,6 +95,8 @@ class RunResult(RunTotals):
         if refused := {one for test in self.tests.values() if (one := test.sent.refused)}:
             yield f", not offered: {listed(sorted(refused))}"
         yield from (f", {what} not offered" for what in self.offered_in_part)
+        if stages := dict.fromkeys(stage for found in not_by_block(self.cases).values() for stage in found):
+            yield f", blocks of {listed([*stages])} not compared"
 
     @property
     def offered_in_part(self) -> Iterator[str]:

@@ -103,7 +103,7 @@ def _run(result: RunJson) -> Iterator[tuple[str, str]]:
 def _wrong(result: RunJson) -> Iterator[tuple[str, ...]]:
     """Yield a row for each cause: the test to read, its ending and finding, the reason, and the other tests."""
     for one, test in by_first(result.causes, result.tests):
-        why = one.why if one.why != test.why else ""
+        why = one.said if one.why != test.why else ""
         yield "".join(function_of(test.nodeid)), test.ended_as, test.why, why, also_failed(one, NAMED)
 
 

@@ -27,8 +27,9 @@ from pytest_dsocr.explain.rounding import Rounder
 from pytest_dsocr.explain.stage_costs import cost_of_stages
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Config, Level, Setup, SubjectFaultError
+from pytest_dsocr.records.passes import places_of
 from pytest_dsocr.records.provenance import RecordingKey
-from pytest_dsocr.records.subject_result import ROUNDED_DTYPES
+from pytest_dsocr.records.subject_result import HALF, ROUNDED_DTYPES
 from pytest_dsocr.reference.engine import EngineReference, open_engine_reference
 from pytest_dsocr.reference.goldens import recording_places
 from pytest_dsocr.reference.kept import usual_folder
@@ -41,6 +42,8 @@ from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.parts import COMPARING
 from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.side_files import side_folder, write_sides
+from pytest_dsocr.run.described import seen
+from pytest_dsocr.run.described_tensors import descriptions
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.run.substitution import substitute
 from pytest_dsocr.subjects.calls import current
@@ -114,18 +117,29 @@ def run_case(
     if isinstance(reference, EngineReference):
         reference.check_other_than(subject, config.subject, case)
     limits, explainer = limits_of(config, subject, reference, resources.key), resources.explainer
+    half = resources.half if dtype_of(subject, config.dtype) == HALF else None
     with elapsed.on(COMPARING):
+        if half:
+            half.check_reference(case, subject, reference)
+        is_in_range = half is None or half.of_vendor(case).overflow is None
         sides = (case, subject, reference, resources)
-        report = compare_sides(*sides, limits, rounding=True, always_read=place == 0, again=again)
+        report = compare_sides(*sides, limits, rounding=is_in_range, always_read=place == 0, again=again)
+        if half:
+            half.check_report(report, subject)
         elapsed.move("subject", report.exchange.subject_s)
         elapsed.move("reference", report.exchange.reference_s)
     absent = promised_and_absent(config.level, report)
     if absent and report.divergence is None:
         raise DsocrError(f"the run promises {config.level}, and the subject does not offer {absent} of {case.id}")
     _note(report.exchange, resources.checkpoint.tokenizer.special.eos)
+    if half and (other := reference.provenance.dtype) != HALF:
+        current().note(f"the subject computes in {HALF}, the reference in {other}; limits are those of {limits.dtype}")
     with elapsed.on("explaining" if report.divergence or explainer.left else COMPARING):
-        explanation = sentence.of_readings(report) or sentence.of_rounding(report) or explainer.explain(report)
-        report = replace(report, exchange=replace(report.exchange, explanation=explanation))
+        known = sentence.of_readings(report) or (half.explained(report, subject) if half else None)
+        explanation = known or sentence.of_rounding(report) or explainer.explain(report)
+        resources.pages[case.id] = seen(report)
+        relations = descriptions(report, subject, resources)
+        report = replace(report, exchange=replace(report.exchange, explanation=explanation, described=relations))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None
     return report, CaseResult.of(report, place=place, picture=picture, cost=_cost(report.exchange, config.setup))
@@ -220,7 +234,8 @@ def _with_rounding(exchange: CaseRun, subject: TextSubject, rounder: Rounder) ->
     if answer.input_tensors is None or answer.level < Level.STAGES or answer.fault:
         return exchange
     try:
-        rounding = rounder.measure(parts_of(CheckedSubject(subject), answer.input_tensors))
+        places = places_of(exchange.expected.seams, answer.input_tensors)
+        rounding = rounder.measure(parts_of(CheckedSubject(subject), answer.input_tensors, places))
         stages = cost_of_stages(rounder.vendor, answer, exchange.expected) if rounder.fewer_bits else {}
         return replace(exchange, answer=replace(answer, rounding=rounding), stages=stages)
     except (SubjectFaultError, MachineError, OutOfMemoryError) as error:

@@ -1,16 +1,20 @@
 """Models and processes that a run needs besides its two sides, kept from case to case."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
 from pytest_dsocr.compare.tolerances import Budget
+from pytest_dsocr.describe.ids import Vocabulary
+from pytest_dsocr.describe.state import PageSeen
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.rounding import Rounder
 from pytest_dsocr.records.config import Config, Setup
 from pytest_dsocr.records.provenance import RecordingKey
+from pytest_dsocr.records.subject_result import HALF
 from pytest_dsocr.reference.opening import WantedReference
+from pytest_dsocr.run.half import HalfRange
 from pytest_dsocr.subjects.engine import EngineSubject
 
 
@@ -21,6 +25,10 @@ class RunResources:
     setup: Setup
     """Settings of the subject."""
     explainer: Explainer
+    pages: dict[str, PageSeen] = field(default_factory=dict)
+    """Pages that were compared so far, by their cases."""
+    described_stages: set[str] = field(default_factory=set)
+    """Stages of the tensors that were described."""
     _rounders: dict[bool, Rounder] = field(default_factory=dict)
 
     @classmethod
@@ -35,6 +43,11 @@ class RunResources:
         return resolve(self.setup.checkpoint)
 
     @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The checkpoint's ids."""
+        return Vocabulary(self.checkpoint.tokenizer, self.checkpoint.architecture.decoder.vocab_size)
+
+    @cached_property
     def key(self) -> RecordingKey:
         """The key of the subject."""
         setup = self.setup
@@ -45,6 +58,13 @@ class RunResources:
         """An engine that supplies the tensors which a recording does not contain: that of rounding, if it is loaded."""
         rounder = next(iter(self._rounders.values()), None) or self.rounder_within(None)
         return EngineSubject(rounder.vendor)
+
+    @cached_property
+    def half(self) -> HalfRange:
+        """The range of float16, for a subject that computes in it."""
+        is_own = self.setup.dtype == HALF
+        rounder = self.rounder_within(None) if is_own else Rounder(replace(self.setup, dtype=HALF), 0.0)
+        return HalfRange(self.setup.checkpoint, rounder)
 
     def rounder_within(self, budget: Budget | None) -> Rounder:
         """Return the rounder for a subject with this budget."""

@@ -19,6 +19,7 @@ from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.records.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Level, NotOfferedError, SubjectFaultError
+from pytest_dsocr.records.passes import places_of
 from pytest_dsocr.records.reference_result import (
     BEST_OF_PREFILL,
     Artefact,
@@ -131,7 +132,7 @@ class _Following:
     def _stages(self, inputs: Mapping[str, Tensor]) -> None:
         self.learn(promised=ALWAYS_PROMISED)
         self.learn(promised=self.asked.promised)
-        with self._watched():
+        with self._watched(inputs):
             vision = self.asked.vision(inputs, partial=True)
             self._see("vision", vision)
             self.learn(vision_tensors=vision)
@@ -206,22 +207,25 @@ class _Following:
                 self.learn(continued=output, left_at=found.ties[0].step)
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _watched(self, inputs: Mapping[str, Tensor]) -> Iterator[None]:
         """Keep what the blocks of a subject with named modules give, also where an error ends it."""
         if self.asked.level < Level.MODULES:
             yield
             return
         with ExitStack() as hooks:
             with at_stage("vision", "module"):
-                deep = hooks.enter_context(watch_deep(self.asked.subject.module))
+                places = places_of(self.expected.seams, inputs)
+                deep = hooks.enter_context(watch_deep(self.asked.subject.module, places))
             try:
                 yield
             except SubjectFaultError:
+                deep.passes.are_cut_short = True
                 with suppress(RuntimeError):  # the device may be what failed
                     self._learn_seams(deep.seams)
                 raise
             with at_stage("prefill", "prefill"):
                 self._learn_seams(deep.seams)
+                self.learn(unplaced=deep.unplaced)
 
     def _see(self, stage: str, tensors: Mapping[str, Tensor]) -> None:
         with at_stage(stage, stage):

@@ -17,8 +17,10 @@ from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.subjects.checked import CheckedSubject
 
-MOST_PATHS = 8
+MOST_PATHS = 16
 """Number of paths that are tried if tokens that tie spell the same beginning of a text."""
+UNSEEN = 2
+"""Factor of a tie's limit: both ways may err by it, and only the steps' logits are seen, not those of the reading."""
 MOST_TIED = 16
 """Number of best tokens that are looked at in each step."""
 PART_OF_CHARACTER = "\ufffd"
@@ -149,7 +151,7 @@ class Retracer:
         most = logits_of[0]
         for logit, token in sorted(zip(logits_of, ids, strict=True), key=lambda one: (-one[0], one[1])):
             gap = (most - logit) / self.limits.ulp(most)
-            if gap <= self.limits.ties:
+            if gap <= UNSEEN * self.limits.ties:
                 yield token, gap
 
     def _leads_on(self, tokens: Sequence[int], text: str, limit: int) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 from msgspec import convert
 
 from pytest_dsocr.subjects.loading import ENGINES, VENDOR
-from pytest_dsocr.timing.budget import Budget
+from pytest_dsocr.timing.budget import TimeBudget
 from pytest_dsocr.timing.counts import PARTS
 from pytest_dsocr.timing.limits import Watcher
 from pytest_dsocr.timing.side import TimedSide, ask_all
@@ -24,7 +24,7 @@ MOST_RESERVED = 0.3
 """Largest part of the seconds that is kept for these parts."""
 
 
-def reserve(budget: Budget, page_s: float, task: Task) -> None:
+def reserve(budget: TimeBudget, page_s: float, task: Task) -> None:
     """Keep time for the parts after the rounds."""
     pages = sum(PARTS.values()) + (TRACED_PAGES if task.traces else 0)
     budget.reserved_s = min(pages * page_s, MOST_RESERVED * budget.seconds)
@@ -36,7 +36,7 @@ class Afterwards:
 
     both: Sequence[TimedSide]
     task: Task
-    budget: Budget
+    budget: TimeBudget
     watch: Watcher
     exact: list[dict[str, int]] = field(default_factory=lambda: [{}, {}])
     trace: TraceDifference | None = None

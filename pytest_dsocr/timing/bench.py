@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_dsocr.base.words import HASH_CHARACTERS, aligned, count, entry, listed
 from pytest_dsocr.timing.afterwards import Afterwards, reserve
-from pytest_dsocr.timing.budget import Budget
+from pytest_dsocr.timing.budget import TimeBudget
 from pytest_dsocr.timing.candidate import SUBJECT, opened
 from pytest_dsocr.timing.counts import OF_TEXT, CountChange, exact_changes, other_changes
 from pytest_dsocr.timing.identity import identity_of
@@ -163,7 +163,7 @@ def compare(
     """
     with ExitStack() as stack:
         candidates = [stack.enter_context(opened(name)) for name in names]
-        budget = Budget(task.seconds)
+        budget = TimeBudget(task.seconds)
         with started(candidates, task, watch, budget) as (both, machines):
             watch("first reading", 0, task.most_rounds)
             with budget.part("first reading"):

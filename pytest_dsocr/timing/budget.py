@@ -10,7 +10,7 @@ LOADING = "loading"
 """Part that the limit does not include."""
 
 
-class Budget:
+class TimeBudget:
     """Limit of seconds, from its creation; loading does not count.
 
     Seconds are not asked for while a side loads.

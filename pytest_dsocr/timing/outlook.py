@@ -7,7 +7,7 @@ from statistics import NormalDist
 from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.timing.early import AGREEING, of_pairs
 from pytest_dsocr.timing.limits import ANY, DEFAULT
-from pytest_dsocr.timing.pairs import Group, Pairs
+from pytest_dsocr.timing.pairs import PairedRounds, Quantities
 from pytest_dsocr.timing.rounds import PAGE
 from pytest_dsocr.timing.statistics import ALPHA, fewest_at, level_of
 
@@ -15,15 +15,15 @@ SCATTER = 0.02
 """Spread of the pairs' ratios that the forecast assumes: rented hosts had 0.7 to 1.6 % in rounds of decode steps."""
 
 
-def outlook(pairs: Pairs) -> str:
+def outlook(pairs: PairedRounds) -> str:
     """Say how many pairs of each group fit, and from which slow-down on they can tell that B is slower."""
     took_s = {group: took_s for group, took_s in pairs.took_s.items() if pairs.asked(group)}
     fitting = pairs_that_fit(took_s, pairs.looks, pairs.budget.for_rounds_s)
     return f"time for {listed([_group(pairs, group, number) for group, number in fitting.items()])}"
 
 
-def pairs_that_fit(took_s: Mapping[Group, float], looks: Sequence[int], left_s: float) -> dict[Group, int]:
-    """Return how many pairs of each group fit into the seconds that are left, in the order of :class:`Pairs`."""
+def pairs_that_fit(took_s: Mapping[Quantities, float], looks: Sequence[int], left_s: float) -> dict[Quantities, int]:
+    """Return how many pairs of each group fit into the seconds that are left, in the order of :class:`PairedRounds`."""
     fitting = dict.fromkeys(took_s, 1)
     for upto in (min(AGREEING, looks[-1]), *looks):
         for group, each_s in took_s.items():
@@ -52,7 +52,7 @@ def least_slowdown(pairs: int, quantities: int, looks: int, limit: float) -> flo
     return math.expm1(math.log1p(limit) + beyond)
 
 
-def _group(pairs: Pairs, group: Group, fitting: int) -> str:
+def _group(pairs: PairedRounds, group: Quantities, fitting: int) -> str:
     limit = min(pairs.slower.get(name, pairs.slower.get(ANY, DEFAULT)) for name in pairs.asked(group))
     least = least_slowdown(fitting, pairs.quantities, len(pairs.looks), limit)
     what = "the whole page" if PAGE in group else "the stages and first steps"

@@ -8,7 +8,7 @@ from itertools import chain
 
 from pytest_dsocr.base.words import count
 from pytest_dsocr.models.spec import PREPROCESS, TOKENIZER
-from pytest_dsocr.timing.budget import Budget
+from pytest_dsocr.timing.budget import TimeBudget
 from pytest_dsocr.timing.early import AGREEING
 from pytest_dsocr.timing.host import of_turns, speed_apart, steady
 from pytest_dsocr.timing.limits import (
@@ -28,7 +28,7 @@ from pytest_dsocr.timing.side import TimedSide
 from pytest_dsocr.timing.statistics import Judgement, Samples, judge
 
 RoundPair = tuple[Round, Round]
-Group = tuple[str, ...]
+Quantities = tuple[str, ...]
 """Quantities that the same rounds measure."""
 ENDED = "interrupted"
 SHORT_MS, MOST_REPEATS = 200.0, 4
@@ -38,13 +38,13 @@ BOTH_OF = {TOKENIZER: (PREPROCESS, TOKENIZER)}
 
 
 @dataclass
-class Pairs:
+class PairedRounds:
     """Pairs of rounds and the verdicts on them, for two sides that are warmed up."""
 
     both: Sequence[TimedSide]
-    groups: Sequence[Group]
+    groups: Sequence[Quantities]
     """Groups, the one that is read faster first."""
-    budget: Budget
+    budget: TimeBudget
     watch: Watcher
     slower: Mapping[str, float] = field(default_factory=dict)
     """Allowed slow-down by quantity, where it is not the default."""
@@ -52,8 +52,8 @@ class Pairs:
     """Quantities to judge; all if none is named."""
     most_rounds: int = LOOKS[-1]
     """Largest number of pairs of each group."""
-    taken: dict[Group, list[RoundPair]] = field(init=False)
-    took_s: dict[Group, float] = field(init=False, default_factory=dict)
+    taken: dict[Quantities, list[RoundPair]] = field(init=False)
+    took_s: dict[Quantities, float] = field(init=False, default_factory=dict)
     """Seconds of the last pair of each group."""
     judgements: Sequence[Judgement] = ()
 
@@ -81,7 +81,7 @@ class Pairs:
         """Seconds that the slower side takes for a page."""
         return max(one.wall_ms.get(PAGE, 0.0) for pair in self.all for one in pair) / 1e3
 
-    def asked(self, group: Group) -> list[str]:
+    def asked(self, group: Quantities) -> list[str]:
         """Return the quantities of a group that are to be judged."""
         return [name for name in group if not self.stages or name in self.stages]
 
@@ -127,13 +127,13 @@ class Pairs:
                 break
         return is_short
 
-    def _wants(self, group: Group, upto: int) -> bool:
+    def _wants(self, group: Quantities, upto: int) -> bool:
         return self._good(group) < upto and len(self.taken[group]) < MOST_TAKEN * upto
 
-    def _good(self, group: Group) -> int:
+    def _good(self, group: Quantities) -> int:
         return sum(not spoilt(pair) for pair in self.taken[group])
 
-    def _open(self, group: Group) -> list[str]:
+    def _open(self, group: Quantities) -> list[str]:
         if not self.judgements:
             return self.asked(group) if self.taken[group] else []
         return [one.quantity for one in self.judgements if one.quantity in group and not (one.settled or one.reason)]
@@ -144,18 +144,18 @@ class Pairs:
             return ()
         return judge_pairs(self.all, self.slower, look, looks, self.stages)
 
-    def _show(self, group: Group) -> None:
+    def _show(self, group: Quantities) -> None:
         spoilt_by = [why for pair in self.all for why in spoilt(pair)]
         self.watch("; ".join(("rounds", *known(self.judgements, spoilt_by))), self._good(group), self.looks[-1])
 
-    def _take(self, group: Group, only: Sequence[str]) -> None:
+    def _take(self, group: Quantities, only: Sequence[str]) -> None:
         before = self.taken[group]
         began_s = self.budget.elapsed_s
         before.append(one_pair(self.both, len(before), only, repeats_of(before[-1]) if before else 1))
         self.took_s[group] = self.budget.elapsed_s - began_s
 
 
-def groups_of(tokens: int) -> list[Group]:
+def groups_of(tokens: int) -> list[Quantities]:
     """Return the groups for a page of this many tokens, or 0 if no side has stages."""
     whole = OF_WHOLE if tokens > 2 * FEW else (PAGE,)
     return [OF_START, whole] if tokens else [whole]

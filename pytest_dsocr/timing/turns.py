@@ -10,11 +10,11 @@ from typing import Any
 from pytest_dsocr.records.config import START_LIMIT_S
 from pytest_dsocr.subjects.calls import LOAD
 from pytest_dsocr.subjects.loading import VENDOR
-from pytest_dsocr.timing.budget import LOADING, Budget
+from pytest_dsocr.timing.budget import LOADING, TimeBudget
 from pytest_dsocr.timing.candidate import Candidate
 from pytest_dsocr.timing.identity import PageSetting
 from pytest_dsocr.timing.limits import LOOKS, Watcher
-from pytest_dsocr.timing.pairs import ENDED, Pairs, groups_of
+from pytest_dsocr.timing.pairs import ENDED, PairedRounds, groups_of
 from pytest_dsocr.timing.side import TimedSide, ask_all, sides
 from pytest_dsocr.timing.statistics import NO_SLOWER, Judgement, TimingVerdict
 from pytest_dsocr.timing.work import Work
@@ -58,7 +58,7 @@ class Task:
 
 @contextmanager
 def started(
-    candidates: Sequence[Candidate], task: Task, watch: Watcher, budget: Budget
+    candidates: Sequence[Candidate], task: Task, watch: Watcher, budget: TimeBudget
 ) -> Iterator[tuple[Sequence[TimedSide], list[Any]]]:
     """Start a process for each side and load its subject; yield both, and where each runs."""
     with ExitStack() as stack:
@@ -75,7 +75,7 @@ def asked_again(
     judged: Sequence[Judgement],
     task: Task,
     watch: Watcher,
-    budget: Budget,
+    budget: TimeBudget,
     work: Work,
 ) -> list[Judgement]:
     """Repeat in new processes each change that may come from the processes, not from their code.
@@ -99,7 +99,7 @@ def asked_again(
 
 
 def _again(
-    candidates: Sequence[Candidate], task: Task, watch: Watcher, budget: Budget, work: Work
+    candidates: Sequence[Candidate], task: Task, watch: Watcher, budget: TimeBudget, work: Work
 ) -> tuple[Sequence[Judgement], str]:
     """Return the verdicts of new processes, and why they took too few rounds; none if no time is left."""
     if budget.left_s <= 0:
@@ -121,15 +121,15 @@ def _agreed(one: Judgement, again: Judgement | None) -> Judgement:
     return replace(one, pace=pace, reason=f"{one.pace}, but {ratio} in new processes")
 
 
-def first_pairs(both: Sequence[TimedSide], task: Task, watch: Watcher, budget: Budget, work: Work) -> Pairs:
-    """Warm both up and take the first pairs; :meth:`~pytest_dsocr.timing.pairs.Pairs.settle` takes the others."""
+def first_pairs(both: Sequence[TimedSide], task: Task, watch: Watcher, budget: TimeBudget, work: Work) -> PairedRounds:
+    """Warm both up and take the first pairs; :meth:`.PairedRounds.settle` takes the others."""
     with budget.part("warm-up"):
         for side in both:
             watch(f"warming up {side.label}", 0, task.most_rounds)
             side.ask("warm_up")
             side.check_used()
     with budget.part(ROUNDS):
-        return Pairs(both, groups_of(work.tokens), budget, watch, task.slower, task.stages, task.most_rounds)
+        return PairedRounds(both, groups_of(work.tokens), budget, watch, task.slower, task.stages, task.most_rounds)
 
 
 def _load(side: TimedSide, task: Task, friends: Sequence[int]) -> dict[str, Any]:

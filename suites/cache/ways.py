@@ -163,7 +163,7 @@ class TextWays:
 
     @property
     def _tied(self) -> Tolerances:
-        """Limits by which two logits tie: both may err by the vendor's largest error, in either direction."""
+        """Limits by which two logits tie; no less than the vendor's largest error of a logit."""
         if self.scale is None or self.limits.dtype not in ROUNDED_DTYPES:
             return self.limits
-        return replace(self.limits, ties=max(self.limits.ties, math.ceil(2 * self.scale.ulp)))
+        return replace(self.limits, ties=max(self.limits.ties, math.ceil(self.scale.ulp)))

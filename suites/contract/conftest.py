@@ -15,6 +15,7 @@ from .facts import Facts, Pixels
 from .recipes import Recipes
 
 if TYPE_CHECKING:
+    from pytest_dsocr.describe.ids import Vocabulary
     from pytest_dsocr.engine.tokenizer import Tokenizer
     from pytest_dsocr.models.spec import ModelSpec
     from pytest_dsocr.records.config import Config
@@ -51,6 +52,15 @@ def tokenizer(dsocr_config: Config) -> Tokenizer:
     from pytest_dsocr.engine.checkpoint import resolve
 
     return resolve(dsocr_config.checkpoint).tokenizer
+
+
+@pytest.fixture(scope="session")
+def vocabulary(dsocr_config: Config, tokenizer: Tokenizer) -> Vocabulary:
+    """Return the checkpoint's ids."""
+    from pytest_dsocr.describe.ids import Vocabulary
+    from pytest_dsocr.engine.checkpoint import resolve
+
+    return Vocabulary(tokenizer, resolve(dsocr_config.checkpoint).architecture.decoder.vocab_size)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.presets import Grid, Tiling
 from pytest_dsocr.contract.prompt import TextTokenizer
@@ -16,6 +17,7 @@ from pytest_dsocr.models.spec import ModelSpec
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_dsocr.describe.ids import Vocabulary
     from pytest_dsocr.explain.mistake import Mistake
 
 Size = tuple[int, int]
@@ -29,20 +31,40 @@ def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparis
     return replace(compared, details=(f"check: {hint}", *compared.details)) if hint else compared
 
 
-def _resembling(among: Iterable[Mistake], make: Callable[[], Any], actual: Any) -> Iterator[str]:
-    """Yield the known mistakes among these that reproduce the subject's inputs."""
+def _resembling(
+    among: Iterable[Mistake], make: Callable[[], Any], actual: Any, described: str = "what makes it"
+) -> Iterator[str]:
+    """Yield the known mistakes among these that reproduce the subject's inputs; without any, a description of these."""
     from pytest_dsocr.explain.planted import in_contract
 
-    ways = []
-    for one in among:
+    ways, every = [], [*among]
+    for one in every:
         with in_contract(one):
             ways += [one.words] if make() == actual else []
+    yield _said(ways, len(every), described)
+
+
+def _said(ways: Sequence[str], tried: int, described: str = "what makes it") -> str:
+    """Return the hint of a search: the mistakes that it found, or a description and the number of those refuted."""
     if ways:
-        yield f"whether the cause is {OR.join(ways[:MOST])}"
+        return f"whether the cause is {OR.join(ways[:MOST])}"
+    return f"{described}, as none of {count(tried, 'known mistake')} gives the same"
+
+
+def of_ids(actual: Sequence[int], expected: Sequence[int], vocabulary: Vocabulary) -> Iterator[str]:
+    """Yield how ids differ from the expected ones."""
+    from pytest_dsocr.describe import ids
+    from pytest_dsocr.describe.simplest import simplest
+
+    if found := simplest(ids.of_ids(actual, expected, vocabulary)):
+        yield found.text
 
 
 def of_grid(actual: Mapping[Size, Grid], tiling: Tiling) -> Iterator[str]:
-    """Yield the wrong rules that lead to all of these grids, or pairs of mistakes if no single rule does."""
+    """Yield the wrong rules that lead to all of these grids, or pairs of mistakes if no single rule does.
+
+    If none does, the hint is their number: no other hint then names what was refuted.
+    """
     from pytest_dsocr.explain.catalogue.grids import GRIDS, nearest
 
     def leads(rule: Callable[..., Grid], **how: Any) -> bool:
@@ -56,8 +78,7 @@ def of_grid(actual: Mapping[Size, Grid], tiling: Tiling) -> Iterator[str]:
         for (first, one), (second, other) in combinations(known, 2)
         if not one.keys() & other.keys() and leads(nearest, **one, **other)
     ]
-    if ways:
-        yield f"whether the cause is {OR.join(ways[:MOST])}"
+    yield _said(ways, len(rules))
 
 
 def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: ModelSpec) -> Iterator[str]:
@@ -72,13 +93,20 @@ def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: ModelSpe
     yield from _resembling((one for one in groups(family)["prompt"] if one.kind == "counts"), make, actual)
 
 
-def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer, family: ModelSpec) -> Iterator[str]:
-    """Yield the known mistakes that give a prompt these ids, whatever the number of image tokens."""
+def of_prompt(
+    actual: Sequence[int], expected: Sequence[int], text: str, vocabulary: Vocabulary, family: ModelSpec
+) -> Iterator[str]:
+    """Yield the known mistakes that give a prompt these ids, whatever the number of image tokens.
+
+    Without any, the hint is how the ids differ from the expected ones.
+    """
     from PIL import Image
 
     from pytest_dsocr.explain.catalogue import groups
 
+    tokenizer = vocabulary.tokenizer
     page, image = Image.new("RGB", (64, 64)), tokenizer.special.image
+    described = next(of_ids(actual, expected, vocabulary), "what makes them")
 
     def make() -> Any:
         return family.prepare(page, text, family.quickest, tokenizer).input_ids[0].tolist()
@@ -87,4 +115,4 @@ def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer, family
         return [one for at, one in enumerate(ids) if one != image or not at or ids[at - 1] != image]
 
     among = (one for one in groups(family)["prompt"] if one.kind not in ("prompt", "preset", "counts"))
-    yield from _resembling(among, lambda: once(make()), once(actual))
+    yield from _resembling(among, lambda: once(make()), once(actual), described)

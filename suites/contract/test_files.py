@@ -107,8 +107,8 @@ def test_it_reads_as_a_plain_file(
         make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family=family)
         for page in _two_files(TURNED, load_image(first_page), tmp_path)
     ]
-    texts = map(text_ways.asked.read, cases)
-    dsocr_check([text_ways.compare("text", cases[1], *texts, f"{SAME}; check {FORMS[TURNED][1]}")])
+    file, plain = map(text_ways.asked.read, cases)
+    dsocr_check([text_ways.compare("text", cases[1], file, plain, f"{SAME}; check {FORMS[TURNED][1]}")])
 
 
 def _two_files(form: str, page: Image.Image, folder: Path) -> tuple[Path, Path]:

@@ -6,11 +6,12 @@ import pytest
 
 from pytest_dsocr.compare.verdict import as_expected, equal
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.describe.ids import Vocabulary
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn
 from .facts import Facts, compare_image_tokens
-from .hints import hinted, of_prompt
+from .hints import hinted, of_ids, of_prompt
 
 pytestmark = pytest.mark.dsocr_level("L1")
 
@@ -106,7 +107,7 @@ UNUSUAL = {
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_ids_and_mask(
-    name: str, facts: Facts, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
+    name: str, facts: Facts, asked: Asked, drawn: Drawn, vocabulary: Vocabulary, dsocr_check: Check
 ) -> None:
     """Compare with the recorded ids, or in another vocabulary with the ids of the same pieces of text."""
     import torch
@@ -114,13 +115,13 @@ def test_ids_and_mask(
     from pytest_dsocr.compare.inputs import compare_inputs
     from pytest_dsocr.records.reference_result import runs
 
-    fact = facts.prompt(name)
+    fact, tokenizer = facts.prompt(name), vocabulary.tokenizer
     ids = fact.input_ids if facts.is_vocabulary_of(tokenizer) else fact.ids_in(tokenizer)
     row = torch.tensor([ids])
     actual = asked(drawn("square"), "gundam", fact.text)
     expected = replace(actual, input_ids=runs(row), images_seq_mask=runs(row == tokenizer.special.image))
     comparisons = [
-        hinted(facts.with_origin(one), lambda: of_prompt(actual.prompt_ids, fact.text, tokenizer, facts.family))
+        hinted(facts.with_origin(one), lambda: of_prompt(actual.prompt_ids, ids, fact.text, vocabulary, facts.family))
         for one in compare_inputs(actual, expected)
     ]
     dsocr_check(comparisons, "input_ids", "images_seq_mask")
@@ -128,10 +129,13 @@ def test_ids_and_mask(
 
 @pytest.mark.parametrize("kind", UNUSUAL)
 def test_the_text_is_not_tidied(
-    kind: str, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
+    kind: str, asked: Asked, drawn: Drawn, vocabulary: Vocabulary, dsocr_check: Check
 ) -> None:
     """Compare the ids after the image with those of the unchanged text in the checkpoint's vocabulary."""
+    tokenizer = vocabulary.tokenizer
     actual = asked(drawn("tiny"), "tiny", f"<image>{UNUSUAL[kind]}").prompt_ids
     text = [one for one in actual[1:] if one != tokenizer.special.image]
     why = f"the ids of the unchanged prompt: {kind} are kept, and nothing is escaped"
-    dsocr_check([as_expected("input_ids/text", text, tokenizer.encode(UNUSUAL[kind]), why)])
+    ids = tokenizer.encode(UNUSUAL[kind])
+    found = as_expected("input_ids/text", text, ids, why)
+    dsocr_check([hinted(found, lambda: of_ids(text, ids, vocabulary))])

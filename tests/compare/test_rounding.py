@@ -9,7 +9,7 @@ from pytest_dsocr.compare.seams import compare_rounding, known_effects
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.records.subject_result import Effect, Rounding
 
-BLOCKS = Rounding(parts=5, differing=0.2, part="clip.page/1", ratio=1.1, bias=1.2, tried=78)
+BLOCKS = Rounding(parts=5, differing=0.2, part="clip.page/1", ratio=1.1, bias=1.2, tried=("clip.a", "clip.b"))
 STAGE = replace(BLOCKS, is_whole=True, part="clip.page")
 THERE = Effect("clip.activation-erf", "the exact GELU", share=0.99, error=0.01, likelihood=5000.0)
 

@@ -10,7 +10,7 @@ import torch
 from syrupy.assertion import SnapshotAssertion
 from torch import Tensor
 
-from pytest_dsocr.compare.seams import compare_seam, relative_error
+from pytest_dsocr.compare.seams import compare_seam, is_reordered, relative_error
 from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, not_compared
 from pytest_dsocr.records.reference_result import Seam
 from tests.compare.made import random, shown
@@ -51,6 +51,25 @@ def test_another_shape_is_wrong_whatever_it_holds_and_what_one_side_lacks_is_not
     for actual in (have, None):
         assert compare_seam("x", actual, None, ALLOWED) == not_compared("x", Reason.NOT_IN_REFERENCE)
     assert compare_seam("x", None, have, ALLOWED) == not_compared("x", Reason.NOT_GIVEN)
+
+
+VIEWS = 1.0 + 0.1 * random(4, 64, 256)
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_other_order"),
+    [
+        (VIEWS.flip(0), True),
+        (VIEWS[[1, 0, 2, 3]], True),
+        (VIEWS.flip(0) * (1 + 1e-6), True),
+        (VIEWS + 0.05 * random(4, 64, 256, seed=3), False),
+        (VIEWS * 1.03, False),
+        (torch.cat([VIEWS[:1]] * 4), False),
+        (VIEWS, False),
+    ],
+)
+def test_only_the_same_values_in_other_places_are_views_in_another_order(changed: Tensor, is_other_order: bool) -> None:
+    assert is_reordered(Seam.of(changed), Seam.of(VIEWS)) is is_other_order
 
 
 def with_bad(bad: float, at: int) -> Tensor:

@@ -1,7 +1,9 @@
 """Synthetic models as checkpoint folders."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -24,12 +26,16 @@ def write_synthetic(
     dtype: torch.dtype = torch.bfloat16,
     seed: int = DEFAULT_SEED,
     family: ModelSpec = DEEPSEEK_OCR,
+    factors: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
-    """Write ``synthetic:name`` with config, weights and tokenizer."""
+    """Write ``synthetic:name`` with config, weights and tokenizer; ``factors`` multiply weights, by name."""
     arch = replace(SYNTHETIC[name], family=family)
     model = DeepseekOCR.empty(arch, eager, torch.device("cpu"), dtype)
     fill(model, seed)
-    write_checkpoint(folder, arch, model.state_dict(), byte_level_vocabulary(arch.decoder.vocab_size))
+    state = model.state_dict()
+    for weights, factor in factors.items():
+        state[weights] *= factor
+    write_checkpoint(folder, arch, state, byte_level_vocabulary(arch.decoder.vocab_size))
 
 
 def synthetic_engine(

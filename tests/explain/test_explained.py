@@ -84,7 +84,9 @@ def test_a_stage_is_asked_about_once_and_its_proof_reported_of_each_case_that_br
     assert again == proof
     assert asking.explain(planted(GELU, place=1)) == replace(proof, what="clip.crops/0")
     asking._proven.clear()
-    assert asking.explain(report) is None, "without a proof the same search does not run again"
+    again = asking.explain(report)
+    assert again is not None
+    assert (again.mistakes, again.is_proven, again.refuted) == ((), False, first.refuted), "it is searched once"
 
 
 def test_what_several_mistakes_give_alike_is_no_proof_of_one(explainer: Explainer) -> None:

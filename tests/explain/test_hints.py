@@ -1,9 +1,12 @@
 """Hints name the known mistakes that fit the symptoms, the likeliest first."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from pytest_dsocr.compare.case import Explanation
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
 from pytest_dsocr.contract import COMPARED
@@ -11,6 +14,7 @@ from pytest_dsocr.explain.catalogue import groups, mistakes
 from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE
 from pytest_dsocr.explain.hints import MOST, OF_STAGES, Pick, agreed, hint
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from tests.faults.outcome import is_named
 
 NARROW_ROWS = {*NOT_FINITE[Symptom.NOT_FINITE]}
 """Names that only some stages have."""
@@ -76,6 +80,16 @@ def test_the_likeliest_mistakes_are_reported(found: Sequence[Comparison], words:
     assert ("offer inputs and stages" in message) is (found[0].what == "text")
 
 
+@pytest.mark.parametrize("what", ["sam.crops/1", "clip.page", "prefill/0"])
+def test_a_shape_alone_names_no_mistake(what: str) -> None:
+    page = what.replace("crops", "page")
+    found = hint(
+        broken(*[right(page)] * (page != what), wrong(what, Symptom.OTHER_SHAPE, error=math.inf)), DEEPSEEK_OCR
+    )
+    assert not [one.id for one in mistakes(DEEPSEEK_OCR).values() if one.words in found]
+    assert "position" not in found
+
+
 def test_hints_of_several_pages_agree_on_what_all_of_them_name() -> None:
     assert agreed(["no crops: a, or b, or c", "no crops: c, or a"]) == "no crops: a, or c"
     assert (agreed(["a, or b", "b"]), agreed(["a", "b"]), agreed(["a; b", "c; b"])) == ("b", "", "b")
@@ -100,3 +114,28 @@ def test_what_begins_within_the_tolerance_is_laid_to_where_it_begins() -> None:
     message = hint(broken(begins, wrong("clip.page/1", error=2e-4)), DEEPSEEK_OCR)
     assert message.startswith("it begins at clip.page/0")
     assert "CLIP" in message
+
+
+@pytest.mark.parametrize("stage", ["input_ids", "images_ori", "sam.page/3", "clip.page", "prefill", "logits", "read"])
+def test_what_a_search_refuted_is_not_named(stage: str) -> None:
+    """All likely mistakes are refuted, a few at a time."""
+    broke, every, refuted = broken(wrong(stage, error=0.3)), mistakes(DEEPSEEK_OCR).values(), set[str]()
+    while True:
+        ids = frozenset(one.id for one in every if one.words in refuted)
+        said = hint(broke, DEEPSEEK_OCR, Explanation("", stage, refuted=ids))
+        named = {one.words for one in every if is_named(one.words, said)}
+        assert not named & refuted
+        if not named:
+            break
+        refuted |= named
+    assert len(refuted) > MOST
+    assert said.endswith(f"what makes {stage}")
+
+
+def test_a_hint_tells_that_the_time_ended_or_names_what_fits_equally_well() -> None:
+    broke = broken(wrong("projector.page", error=0.3))
+    every = frozenset(mistakes(DEEPSEEK_OCR))
+    left = Explanation("", "projector.page", refuted=every - {"projector.no-bias"}, is_cut_short=True)
+    assert hint(broke, DEEPSEEK_OCR, left) == "not tried, as the time ended: the projector without its bias"
+    assert hint(broke, DEEPSEEK_OCR, replace(left, refuted=every)) == "what makes projector.page"
+    assert hint(broke, DEEPSEEK_OCR, replace(left, words=("a", "b"))) == "a, or b"

@@ -1,6 +1,7 @@
 """Rows for mistakes of real ports: each is planted, changes its stage, and is found there by its own search."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pytest_dsocr.explain.explain import explain
 from pytest_dsocr.explain.mistake import Changes, Mistake, model_of
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import question_of
+from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.explain.search import SearchResult
 from pytest_dsocr.explain.together import together
 from pytest_dsocr.records.case import Case
@@ -96,7 +98,11 @@ def _found(report: CaseReport, engine: Engine[Any], *names: str) -> SearchResult
     of_kind = [one.id for one in mistakes(FAMILY).values() if (one.group, one.kind) in kinds]
     done = tuple(one for one in mistakes(FAMILY) if one not in of_kind[:2])
     with torch.no_grad():
-        return explain(engine, report.case, replace(question, only=names, done=done))
+        return explain(engine, report.case, replace(question, only=names, done=done), partial(_clean, engine))
+
+
+def _clean(engine: Engine[Any], case: Case) -> Clean:
+    return Clean(engine, engine.prepare(case.page, prompt=case.prompt, preset=case.preset))
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.explain.catalogue import groups, mistakes
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes, model_of
@@ -27,6 +29,8 @@ from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.block_seams import watch_passes
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.config import Level, Setup
+from pytest_dsocr.records.passes import places_of
+from pytest_dsocr.records.reference_result import Seam
 from pytest_dsocr.records.subject_result import Rounding
 from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.report.case_result import CaseResult
@@ -38,6 +42,7 @@ from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from suites.contract.pages import write_page
 from tests.recordings import FOLDER
 from tests.report.made import config
+from tests.subjects.calling import Padded, PageFirst, called
 
 SETUP = Setup(dtype="bfloat16")
 CASE = make_case(
@@ -53,6 +58,11 @@ def subject() -> EngineSubject:
 @cache
 def rounder() -> Rounder:
     return Rounder(SETUP, budget_s=600)
+
+
+@cache
+def rounder_without_search() -> Rounder:
+    return Rounder(SETUP, budget_s=0)
 
 
 @cache
@@ -86,7 +96,7 @@ def test_a_mistake_smaller_than_rounding_is_found_and_named(name: str) -> None:
     found = rounding(name, "clip")
     assert compare_rounding("clip", found, tolerances("bfloat16").rounding).verdict is Verdict.WRONG
     assert known_effects(found)[0].id == name
-    assert found.tried > 50
+    assert len(found.tried) > 50
     again = rounder().measure(parts(name))["clip"]
     assert (known_effects(again)[0].id, again.tried) == (name, found.tried), "a later page tries only this one"
 
@@ -151,6 +161,22 @@ def test_a_decode_step_is_no_pass_of_a_block() -> None:
         state, _ = asked.prefill(inputs, None)
         asked.step(state, 5)
     assert {one.given.shape[1] for one in passes} == {inputs["input_ids"].shape[1]}
+
+
+@pytest.mark.dsocr_slow
+@pytest.mark.parametrize(("kind", "of_blocks"), [(PageFirst, {"sam", "clip", "prefill"}), (Padded, set[str]())])
+def test_calls_in_chunks_round_as_whole_ones_and_padded_ones_are_left_out(
+    kind: type[Pipeline[Any]], of_blocks: set[str]
+) -> None:
+    asked = CheckedSubject(called(subject().engine, kind))
+    inputs = asked.inputs(CASE)
+    shapes = {one.name: Seam.of(one.gave) for one in parts() if one.depth is not None}
+    found = parts_of(asked, inputs, places_of(shapes, inputs))
+    assert {one.stage for one in found if one.depth is not None} == of_blocks
+    whole = {one.name: one.gave.shape for one in parts()}
+    assert {one.name: one.gave.shape for one in found}.items() <= whole.items()
+    for stage, rounding in rounder_without_search().measure(found).items():
+        assert compare_rounding(stage, rounding, tolerances("bfloat16").rounding).passes
 
 
 def run(name: str, folder: Path) -> tuple[CaseReport, CaseResult]:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from pytest_dsocr.describe.ids import Vocabulary
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
-from pytest_dsocr.explain.catalogue.grids import nearest
+from pytest_dsocr.explain.catalogue.grids import GRIDS, nearest
 from pytest_dsocr.explain.catalogue.images import laid_over, opened
 from pytest_dsocr.explain.catalogue.pixels import CHANGED, plant_recipe
 from pytest_dsocr.explain.mistake import Mistake
@@ -25,6 +26,7 @@ from suites.contract.recipes import Recipes
 from suites.contract.test_crop_grid import ASKED_PX
 
 TOKENIZER = resolve(MINI).tokenizer
+VOCABULARY = Vocabulary(TOKENIZER, 2017)
 PROMPT = " <image>\n<|grounding|>Convert the document to markdown. "
 
 
@@ -40,7 +42,8 @@ PROMPT = " <image>\n<|grounding|>Convert the document to markdown. "
 def test_grids_are_laid_to_the_one_rule_that_gives_them_all(how: dict[str, Any], words: str | None) -> None:
     """At most six is as good as at most seven on a page of two crops: the sizes of the whole engine tell."""
     hints = [*of_grid({size: nearest(*size, TILING, **how) for size in ASKED_PX}, TILING)]
-    assert hints == ([f"whether the cause is {words}"] if words else [])
+    none = f"what makes it, as none of {len(GRIDS)} known mistakes gives the same"
+    assert hints == [f"whether the cause is {words}" if words else none]
 
 
 @pytest.mark.parametrize("name", ["no-bos", "special-as-text", "text-first", "not-stripped"])
@@ -49,10 +52,12 @@ def test_a_prompt_is_laid_to_what_gives_its_ids(name: str) -> None:
     page = Image.new("RGB", (900, 900))
     with in_contract(one):
         ids = DEEPSEEK_OCR.prepare([page], PROMPT, "gundam", TOKENIZER).input_ids[0].tolist()
-    [hint] = of_prompt(ids, PROMPT, TOKENIZER, DEEPSEEK_OCR)
-    assert one.words in hint
     right = DEEPSEEK_OCR.prepare([page], PROMPT, "gundam", TOKENIZER).input_ids[0].tolist()
-    assert one.words not in " ".join(of_prompt(right, PROMPT, TOKENIZER, DEEPSEEK_OCR))
+    [hint] = of_prompt(ids, right, PROMPT, VOCABULARY, DEEPSEEK_OCR)
+    assert one.words in hint
+    behind = [*right[:-1], TOKENIZER.special.bos, right[-1]]
+    [hint] = of_prompt(behind, right, PROMPT, VOCABULARY, DEEPSEEK_OCR)
+    assert hint.startswith(f"one token 0 (BOS) inserted at {len(right) - 1:,}, as none of ")
 
 
 BILINEAR, BLACK, FLOAT32 = (CHANGED[name] for name in ("resize-pillow-bilinear", "bars-black", "levels-float32"))

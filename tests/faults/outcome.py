@@ -36,6 +36,11 @@ def stage_of(name: str) -> str:
     return next((stage for stage, names in STAGES.items() if name in names), name)
 
 
+def is_named(words: str, said: str) -> bool:
+    """Return whether a hint names the mistake with these words."""
+    return any(one == words or one.endswith((f": {words}", f"; {words}")) for one in said.split(", or "))
+
+
 @dataclass(frozen=True)
 class Fault:
     """A mistake of the catalogue."""

@@ -1,12 +1,13 @@
-"""Search for false proofs: a mistake is planted, and its own row of the catalogue is left out of the search.
+"""Search for false proofs and hints: a mistake is planted, and its own row of the catalogue is not searched for.
 
-Any proof is then false, except that of a mistake with the same tensors as the planted one on every page.
+Any proof is then false, except that of a mistake with the same tensors as the planted one on every page. A hint is
+false if it names a mistake that the search has refuted.
 """
 
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes, twins
 from pytest_dsocr.explain.explain import ExplainingRuntime
+from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.explain.mistake import Changes, Mistake, in_one_block
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import PageRead, question_of
@@ -29,6 +31,7 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Level
+from tests.faults.outcome import is_named
 from tests.faults.trial import READ_TOKENS, judged, loaded, reference
 
 ASKED = os.environ.get("DSOCR_PROOFS", "")
@@ -54,6 +57,10 @@ class Said:
     untried: int = 0
     alike: bool = False
     """Whether the named and the planted mistake give the same tensors on every page."""
+    hint: str = ""
+    """Hint of the report."""
+    refuted: tuple[str, ...] = ()
+    """Refuted mistakes that the hint names."""
 
     @property
     def is_false(self) -> bool:
@@ -112,9 +119,20 @@ def answered(report: CaseReport, asked: Sequence[str], others: Sequence[CaseRepo
     if said is None:
         return Said(question.what)
     tried = {*(question.done or ()), *answer.done}
-    return Said(
+    found = Said(
         question.what, said.text, answer.found, said.is_proven, evidence.odds, answer.places, len(tried), answer.untried
     )
+    if report.divergence is None:
+        return found
+    checked = hint(report.divergence, report.case.family, said)
+    return replace(found, hint=checked, refuted=refuted_in(checked, said.refuted))
+
+
+def refuted_in(checked: str, refuted: Collection[str]) -> tuple[str, ...]:
+    """Return the refuted mistakes that a hint names."""
+    left = {one.words for one in rows().values() if one.id not in refuted}
+    words = {one: rows()[one].words for one in refuted if one in rows()}
+    return tuple(one for one, said in words.items() if said not in left and is_named(said, checked))
 
 
 @cache

@@ -1,4 +1,6 @@
-"""No mistake is called proven unless it was planted. Each is planted while its own row is left out of the search.
+"""No mistake is called proven unless it was planted, and no hint names a refuted one.
+
+Each mistake is planted while its own row is left out of the search.
 
 These commands run the whole matrix. Results in the folder are kept, so an interrupted run continues::
 
@@ -40,6 +42,7 @@ OF_TEXTS = [*rows()][::EVERY] if ASKED else []
 def test_by_stages_no_other_mistake_is_proven(name: str) -> None:
     said = kept(f"stages/{name}", lambda: with_stages(name), Said)
     assert not said.is_false, said
+    assert not said.refuted, said
 
 
 @pytest.mark.parametrize("name", OF_TEXTS)
@@ -64,6 +67,7 @@ def test_of_a_few_no_other_mistake_is_proven_by_stages(name: str) -> None:
     said = with_stages(name)
     assert said.first
     assert not said.is_false, said
+    assert not said.refuted, said
 
 
 def test_by_two_places_of_a_text_no_other_mistake_is_proven() -> None:

@@ -24,6 +24,7 @@ from pytest_dsocr.explain.explain import explain
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import PageRead, Question, question_of
+from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.explain.search import SearchResult
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.pages.page_list import shipped
@@ -115,8 +116,12 @@ def case_of(page: str, preset: str, tokens: int, folder: Path | None = None) -> 
 
 def explained(engine: Engine[Any], case: Any, question: Question | None) -> SearchResult:
     assert question is not None
+
+    def clean_of(one: Case) -> Clean:
+        return Clean(engine, engine.prepare(one.page, prompt=one.prompt, preset=one.preset))
+
     with torch.no_grad():
-        return explain(engine, case, question)
+        return explain(engine, case, question, clean_of)
 
 
 @pytest.mark.dsocr_slow

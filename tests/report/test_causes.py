@@ -5,6 +5,7 @@ from typing import Any
 from unittest.mock import Mock
 
 from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.describe.description import Description
 from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import TestResult, judged_by_tests
@@ -44,6 +45,22 @@ def test_candidates_that_are_not_proven_are_named_unless_another_page_refutes_th
     assert why(*unproven) == "perhaps with x"
     assert why({"explained": "in part: with x", "mistakes": ["x"]}) == "perhaps in part: with x"
     assert why(*unproven, left("z", 1)) == "check a, or b", "another page refutes it"
+    refuted = {"cause": "what makes read", "explained": "not by what explains the pages before", "tried_on": 2}
+    assert why(left("x", 1) | {"proven": False, "cause": "x"}, refuted) == "check what makes read"
+
+
+def test_a_description_is_the_reason_or_stands_next_to_it() -> None:
+    inserted = Description("inserted", "one token 0 (BOS) inserted at 1,024", 1.0)
+    case = {"verdict": "WRONG", "passes": False, "first_wrong": "input_ids", "described": inserted, "cause": None}
+
+    def said(**more: Any) -> str:
+        [found] = causes_of([judged_by_tests(case_payload("a", **case | more), [])], [])
+        return found.said
+
+    assert said() == inserted.text
+    assert said(explained="by none of 9") == inserted.text
+    assert said(explained="with x", proven=True, mistakes=["x"]) == f"with x (proven); measured: {inserted.text}"
+    assert said(cause="a, or b") == f"check a, or b; measured: {inserted.text}"
 
 
 def test_a_verdict_comes_before_errors_of_the_machine_however_many_these_are() -> None:

@@ -13,9 +13,10 @@ from pytest_dsocr.compare.case import CaseReport, Explanation, judge
 from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
+from pytest_dsocr.describe.description import Description
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.reference_result import Seam, SpanSeen
-from pytest_dsocr.report import failure
+from pytest_dsocr.report import case_result, failure
 from pytest_dsocr.report.failure import MOST_LINES, TestFailure, acceptable
 from pytest_dsocr.report.words import rerun
 from tests.compare.made import OUTPUT, seam_tensors
@@ -50,8 +51,8 @@ FAILURES: dict[str, Made] = {
 @pytest.fixture(autouse=True)
 def one_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the table of hints, which has its own tests."""
-
-    monkeypatch.setattr(failure, "hint", lambda *_: CAUSE)
+    for module in (failure, case_result):
+        monkeypatch.setattr(module, "hint", lambda *_, is_described=False: "" if is_described else CAUSE)
 
 
 @pytest.mark.parametrize("made", FAILURES.values(), ids=FAILURES)
@@ -146,3 +147,15 @@ def test_at_l0_a_tolerance_is_not_the_first_advice(tmp_path: Path) -> None:
     first = "do the check first"
     assert (first in whole, first in alone) == (False, True)
     assert alone.index("\ncheck ") < alone.index("\naccept ")
+
+
+@pytest.mark.parametrize("share", [1.0, 0.2])
+def test_a_description_takes_the_place_of_a_guess(share: float, tmp_path: Path) -> None:
+    made = report(tmp_path, WRONG)
+    relation = Description("inserted", "one token 0 (BOS) inserted at 1,024", share)
+    made = replace(made, exchange=replace(made.exchange, described={WRONG.what: relation}))
+    lines = text([WRONG], made).splitlines()
+    assert "measured        one token 0 (BOS) inserted at 1,024" in lines
+    assert any(line.startswith("check ") for line in lines) is not relation.explains
+    origin = TestFailure([WRONG], made, config()).origin
+    assert (origin.why == relation.text) is relation.explains

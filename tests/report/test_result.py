@@ -59,6 +59,19 @@ def test_pytest_is_to_fail_where_what_was_promised_is_not_compared() -> None:
     assert [run.fails for run in made] == [False, True, False, False], "without a test of ours it is pytest's affair"
 
 
+def test_blocks_that_are_not_comparable_are_reported_once_and_with_the_verdict() -> None:
+    padded, passing = "not comparable by block: calls are padded", ("passed", payload(MATCH, case=case_payload("c")))
+    of_blocks = [
+        not_compared(name, Reason.NOT_BY_BLOCK, padded) for name in ("sam.page/0", "sam.page/1", "clip.page/0")
+    ]
+    made = result(*(("passed", payload(MATCH, case=case_payload(name, MATCH, *of_blocks))) for name in "ab"), passing)
+    assert made.verdict == "passes, blocks of sam, clip not compared"
+    assert [line.text for line in Summary(made).lines if padded in line.text] == [
+        f"noticed         sam, clip {padded}; what each stage gives is compared"
+    ]
+    assert not result(passing).verdict.endswith("not compared")
+
+
 def test_the_largest_drift_is_of_a_suite_that_is_named() -> None:
     """A suite may drift more than any stage of a case, and its error is not the cases' largest."""
     made = new_result()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.timing.afterwards import TRACED_PAGES, TRACING, Afterwards, reserve
-from pytest_dsocr.timing.budget import LOADING, Budget
+from pytest_dsocr.timing.budget import LOADING, TimeBudget
 from pytest_dsocr.timing.counts import PARTS
 from tests.timing.test_pairs import Clock
 
@@ -25,7 +25,7 @@ def afterwards(clock: Clock, seconds: float, took_s: Callable[[str], float]) -> 
 
     candidate = SimpleNamespace(subject=None, path=())
     side: Any = SimpleNamespace(ask=ask, label="A", candidate=candidate, process=SimpleNamespace(end=lambda: None))
-    return Afterwards([side, side], TASK, Budget(seconds, clock), lambda *_: None)
+    return Afterwards([side, side], TASK, TimeBudget(seconds, clock), lambda *_: None)
 
 
 def test_without_a_limit_all_is_done() -> None:
@@ -64,7 +64,7 @@ def test_an_interrupt_ends_the_parts_and_keeps_what_is_known() -> None:
 
 def test_time_for_these_parts_is_kept_and_loading_is_not_counted() -> None:
     clock = Clock()
-    budget = Budget(30, clock)
+    budget = TimeBudget(30, clock)
     with budget.part(LOADING):
         clock.now_s += 100
     with budget.part("rounds"):

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_dsocr.timing.budget import Budget
+from pytest_dsocr.timing.budget import TimeBudget
 from pytest_dsocr.timing.early import DISTURBED, SHARE, of_pairs
 from pytest_dsocr.timing.outlook import least_slowdown, outlook, pairs_that_fit
-from pytest_dsocr.timing.pairs import Pairs, groups_of
+from pytest_dsocr.timing.pairs import PairedRounds, groups_of
 from pytest_dsocr.timing.rounds import LATE, PAGE
 from pytest_dsocr.timing.statistics import ALPHA, TimingVerdict, judge
 from tests.timing.test_statistics import NOISES, Noise, alarms, all_at, at_most, interrupted, normal, table
@@ -59,21 +59,23 @@ class Side:
         return {"wall_ms": times, "host_ms": dict.fromkeys(times, 2.0), "spoilt": ["a busy core"] * self.spoilt}
 
 
-def pairs_of(a: Side, b: Side, seconds: float = np.inf, **how: Any) -> Pairs:
-    return Pairs([a, b], GROUPS, Budget(seconds, a.clock), lambda what, done, total: None, **how)  # type: ignore[list-item]
+def pairs_of(a: Side, b: Side, seconds: float = np.inf, **how: Any) -> PairedRounds:
+    return PairedRounds([a, b], GROUPS, TimeBudget(seconds, a.clock), lambda what, done, total: None, **how)  # type: ignore[list-item]
 
 
-def settled(noise: Noise = normal, slower: Mapping[str, float] = {}, *, seed: int = 1, **how: Any) -> tuple[Pairs, str]:
+def settled(
+    noise: Noise = normal, slower: Mapping[str, float] = {}, *, seed: int = 1, **how: Any
+) -> tuple[PairedRounds, str]:
     rng, clock = np.random.default_rng(seed), Clock()
     pairs = pairs_of(Side(rng, noise, clock=clock), Side(rng, noise, slower, clock), **how)
     return pairs, pairs.settle()
 
 
-def paces(pairs: Pairs) -> dict[str, TimingVerdict]:
+def paces(pairs: PairedRounds) -> dict[str, TimingVerdict]:
     return {one.quantity: one.pace for one in pairs.judgements}
 
 
-def numbers(pairs: Pairs) -> list[int]:
+def numbers(pairs: PairedRounds) -> list[int]:
     """Return the number of pairs of the start, and of the whole page."""
     return [len(pairs.taken[group]) for group in GROUPS]
 

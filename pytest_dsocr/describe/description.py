@@ -1,0 +1,26 @@
+"""A measured relation between the subject's values and the expected ones."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Description:
+    """The simplest relation found between the subject's values and the expected ones, with its evidence."""
+
+    kind: str
+    """Id of the relation, such as ``inserted`` or ``shifted``."""
+    text: str
+    """The relation in words, with its numbers."""
+    share: float
+    """Share of the difference that it explains, from 0 to 1, measured where it was not fitted."""
+    cases: int = 1
+    """Number of values, rows or tokens that it was verified on."""
+
+    @property
+    def explains(self) -> bool:
+        """Whether it explains at least :data:`ENOUGH` of the difference."""
+        return self.share >= ENOUGH
+
+
+ENOUGH = 0.9
+"""Share of a difference from which on a relation describes it."""

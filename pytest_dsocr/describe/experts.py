@@ -1,0 +1,164 @@
+"""Describe which experts of a layer give other outputs, and whose outputs these are.
+
+Shapes: T tokens, C channels, K experts of a token, E experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.pair import RowPair, halves, named, share, simplest
+from pytest_dsocr.layers.experts import MixtureOfExperts
+
+MOST_TOKENS = 128
+"""Number of tokens on which every expert is run."""
+LEAST_TOKENS = 4
+MOST_COUNTED = 32
+"""Number of tokens on which other numbers of experts are tried."""
+FEW = 4
+"""Number of experts up to which their outputs are looked for."""
+NEARLY_ALL = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """Tokens that go into the experts of a layer, and what the subject returned."""
+
+    pair: RowPair
+    """Output of the layer, ``[1, T, C]``."""
+    experts: MixtureOfExperts
+    tokens: Tensor
+    """Input of the experts ``[T, C]``."""
+    before: Tensor
+    """Tensor to which their output is added, ``[T, C]``."""
+
+    @cached_property
+    def routed(self) -> tuple[Tensor, Tensor]:
+        """Each token's experts and their weights, ``[T, K]``."""
+        chosen, weights = self.experts.gate(self.tokens)
+        return chosen, weights
+
+    @cached_property
+    def shared(self) -> Tensor:
+        """Output of the shared experts, ``[T, C]``."""
+        out: Tensor = self.experts.shared_experts(self.tokens)
+        return out
+
+    def output_of(self, expert: int, tokens: Tensor) -> Tensor:
+        """Return an expert's output for some tokens."""
+        out: Tensor = self.experts.experts[expert](self.tokens[tokens])
+        return out
+
+
+def describe_experts(mixed: Mixed) -> Description | None:
+    """Return the experts that differ or the sum of outputs that was returned; None if neither explains it."""
+    return simplest((*_of_sums(mixed), *_of_few(mixed)))
+
+
+def _of_sums(mixed: Mixed) -> Iterator[Description]:
+    """Yield factors of the shared and of the routed experts' outputs, fitted on half of the tokens."""
+    pair = mixed.pair
+    own = pair.actual[0] - mixed.before.float().cpu()
+    shared = mixed.shared.float().cpu()
+    routed = pair.expected[0] - mixed.before.float().cpu() - shared
+    fit, test = halves(pair.actual.shape[:2])
+    if min(int(fit.sum()), int(test.sum())) < LEAST_TOKENS:
+        return
+    columns = torch.stack([shared[fit[0]].flatten(), routed[fit[0]].flatten()], 1).double()
+    found = torch.linalg.lstsq(columns, own[fit[0]].flatten()[:, None].double()).solution.flatten().tolist()
+    of_shared, of_routed = found
+    text = f"the shared experts count {of_shared:.3g} times, and the routed ones {of_routed:.3g} times"
+    predicted = mixed.before.float().cpu() + of_shared * shared + of_routed * routed
+    yield Description("experts", text, share(pair, predicted[None], test), int(test.sum()))
+    yield from _of_counts(mixed)
+    weights = mixed.routed[1].sum(1, keepdim=True).float().cpu()
+    predicted = mixed.before.float().cpu() + shared + routed / weights
+    text = "the weights of each token's experts are divided by their sum"
+    yield Description("experts", text, share(pair, predicted[None]), len(own))
+
+
+def _of_counts(mixed: Mixed) -> Iterator[Description]:
+    """Yield other numbers of experts of a token, on a few tokens."""
+    tokens = mixed.pair.differing[0].nonzero().flatten()[:MOST_COUNTED]
+    if len(tokens) < LEAST_TOKENS:
+        return
+    right = mixed.experts.gate.experts_per_token
+    scores = F.linear(mixed.tokens[tokens].float(), mixed.experts.gate.weight.float()).softmax(-1).cpu()
+    outs = torch.stack([mixed.output_of(k, tokens).float().cpu() for k in range(scores.shape[1])], 1)
+    for count in range(1, min(2 * right, scores.shape[1]) + 1):
+        if count == right:
+            continue
+        weights = torch.zeros_like(scores).scatter(1, scores.topk(count).indices, 1.0) * scores
+        routed = (weights[..., None] * outs).sum(1) * mixed.experts.gate.scale
+        predicted = mixed.before[tokens].float().cpu() + mixed.shared[tokens].float().cpu() + routed
+        text = f"each token has {count} expert{'s' * (count > 1)} instead of {right}"
+        yield Description("experts", text, share(mixed.pair.only(tokens), predicted[None]), len(tokens))
+
+
+def _of_few(mixed: Mixed) -> Iterator[Description]:
+    """Yield the experts at whose tokens alone the output differs, with other experts that give their outputs."""
+    chosen, weights = (one.cpu() for one in mixed.routed)
+    differs = mixed.pair.differing[0]
+    count = len(mixed.experts.experts)
+    wrong = [
+        expert
+        for expert in range(count)
+        if (tokens := (chosen == expert).any(1)).any() and float(differs[tokens].float().mean()) > NEARLY_ALL
+    ]
+    inside = torch.isin(chosen, torch.tensor(wrong)).any(1) if wrong else torch.zeros_like(differs)
+    if not wrong or len(wrong) > FEW or (differs & ~inside).any():
+        return
+    where = f"only the {int(differs.sum())} tokens that are routed to {named('expert', wrong)} differ"
+    sources = {one: _source(mixed, one, wrong, chosen, weights) for one in wrong}
+    if all(found is not None for found in sources.values()):
+        known = {one: found for one, found in sources.items() if found is not None}
+        predicted = mixed.pair.expected[0].clone()
+        for one, (source, factor) in known.items():
+            tokens = (chosen == one).any(1)
+            weight = (weights * (chosen == one)).sum(1)[tokens, None].float()
+            other = factor * mixed.output_of(source, tokens).float().cpu()
+            predicted[tokens] += weight * (other - mixed.output_of(one, tokens).float().cpu())
+        explained = share(mixed.pair, predicted[None])
+        yield Description("experts", f"{where}; {_words(known)}", explained, int(differs.sum()))
+    energy = float(mixed.pair.apart[0][inside].norm() / mixed.pair.apart.norm())
+    yield Description("experts", where, 1 - max(0.0, 1 - energy**2) ** 0.5, int(differs.sum()))
+
+
+def _source(mixed: Mixed, expert: int, wrong: list[int], chosen: Tensor, weights: Tensor) -> tuple[int, float] | None:
+    """Return the expert with the output that is returned for another, and its factor, found on the tokens of one."""
+    alone = (chosen == expert).any(1) & (torch.isin(chosen, torch.tensor(wrong)).sum(1) == 1)
+    tokens = alone.nonzero().flatten()[:MOST_TOKENS]
+    if len(tokens) < LEAST_TOKENS:
+        return None
+    weight = (weights * (chosen == expert)).sum(1)[tokens, None].float()
+    apart = mixed.pair.apart[0][tokens] / weight
+    returned = apart + mixed.output_of(expert, tokens).float().cpu()
+    best: tuple[float, int, float] | None = None
+    for other in range(len(mixed.experts.experts)):
+        out = mixed.output_of(other, tokens).float().cpu()
+        factor = float((returned * out).sum() / out.pow(2).sum().clamp_min(1e-30))
+        left = float((returned - factor * out).norm())
+        best = (left, other, factor) if best is None or left < best[0] else best
+    assert best is not None
+    return best[1], round(best[2], 3) + 0.0
+
+
+def _words(sources: dict[int, tuple[int, float]]) -> str:
+    one = len(sources) == 1
+    outputs = "its output is" if one else "their outputs are"
+    others = [source for source, _ in sources.values()]
+    factors = {factor for _, factor in sources.values()}
+    if factors == {0.0}:
+        return f"{outputs} left out"
+    if factors == {1.0}:
+        return f"{outputs} {'that of expert' if one else 'those of experts'} {' and '.join(map(str, others))}"
+    if others == [*sources] and len(factors) == 1:
+        return f"{outputs} multiplied by {factors.pop():g}"
+    return ", ".join(f"expert {own} returns {factor:g} times expert {of}" for own, (of, factor) in sources.items())

@@ -1,0 +1,196 @@
+"""Relations between the ids, masks and grids of two prompts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_dsocr.base.words import count, listed, quoted
+from pytest_dsocr.contract.presets import Grid, Preset, image_token_count
+from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.edits import Edit, described_by, edit_script, explained, moved
+
+MOST_EDITS = 3
+"""Largest number of edits that are a description; more are an anatomy."""
+LONGEST_REPLACED = 8
+"""Largest number of tokens that an edit replaces by others."""
+MOST_TOKENS = 4
+"""Largest number of an edit's tokens that are named."""
+MOST_SHIFT = 16
+"""Farthest shift of a mask that is tried."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Ids of a checkpoint and their text."""
+
+    tokenizer: TextTokenizer
+    size: int
+    """Number of its ids."""
+
+    def named(self, token: int) -> str:
+        """Return an id with its name or text."""
+        special = self.tokenizer.special
+        names = {special.image: "<image>", special.pad: "padding", special.eos: "EOS", special.bos: "BOS"}
+        if token in names:
+            return f"{token} ({names[token]})"
+        return f"{token} ({quoted(self.tokenizer.decode([token]))})" if self.has(token) else str(token)
+
+    def has(self, token: int) -> bool:
+        """Return whether the checkpoint has an id."""
+        return 0 <= token < self.size
+
+
+def of_ids(actual: Sequence[int], expected: Sequence[int], vocabulary: Vocabulary) -> Iterator[Description]:
+    """Yield relations between the ids of two prompts, the simplest first, and an anatomy last."""
+    edits, of = edit_script(actual, expected), len(expected)
+    if (move := moved(actual, expected)) is not None:
+        text = f"{count(move.size, 'token')} from {move.old:,} on moved to {move.new:,}"
+        yield Description("moved", text, 1.0, of)
+    yield from _of_all(actual, expected)
+    if few := described_by(edits, MOST_EDITS, LONGEST_REPLACED):
+        text = "; ".join(_said(one, vocabulary, expected) for one in few)
+        text += _outside(few, vocabulary)
+        yield Description(_kind(edits[0]), text, explained(edits, len(few)), sum(len(one.places) for one in few))
+    new = [one for edit in edits for _ in edit.places for one in edit.new if isinstance(one, int)]
+    if new and (alien := [one for one in new if not vocabulary.has(one)]):
+        text = f"{len(alien)} of {count(len(new), 'other id')} are outside the checkpoint's vocabulary of "
+        text += f"{vocabulary.size:,}: {listed([*map(str, dict.fromkeys(alien))], MOST_TOKENS)}"
+        yield Description("other-vocabulary", text, len(alien) / len(new), len(alien))
+    yield Description("anatomy", _anatomy(actual, expected), 0.0, of)
+
+
+def _of_all(actual: Sequence[int], expected: Sequence[int]) -> Iterator[Description]:
+    """Yield relations of all ids: one offset, or the opposite order."""
+    apart = [a - b for a, b in zip(actual, expected, strict=False) if a != b]
+    kinds = {one for one, other in zip(expected, actual, strict=False) if one != other}
+    if len(actual) == len(expected) and len({*apart}) == 1 and len(kinds) > 1:
+        yield Description("offset", f"{len(apart):,} of {len(expected):,} ids are {apart[0]:+,}", 1.0, len(apart))
+    if [*actual] == [*expected[::-1]]:
+        yield Description("reversed", "the ids in the opposite order", 1.0, len(expected))
+
+
+def _kind(edit: Edit) -> str:
+    return "replaced" if edit.old and edit.new else "inserted" if edit.new else "left-out"
+
+
+def _said(edit: Edit, vocabulary: Vocabulary, expected: Sequence[int]) -> str:
+    """Return an edit in words, with its places."""
+    old, new = (_tokens(one, vocabulary) for one in (edit.old, edit.new))
+    old = old.removeprefix("token ") if len(edit.new) == 1 else old
+    what = f"{new} in place of {old}" if old and new else f"{new} inserted" if new else f"{old} left out"
+    if len(edit.places) > 1:
+        return f"{what} at {_places(edit.places)}"
+    [at] = edit.places
+    what = f"one {what}" if what.startswith("token ") and not (edit.old and edit.new) else what
+    alike = {*edit.old, *edit.new}
+    run = sum(1 for one in expected if {one} == alike)
+    if run > 1 and len(alike) == 1 and not (edit.old and edit.new):  # one more of a run has no place of its own
+        return f"{what} among {run:,}"
+    return f"{what} at {at:,}{' (the end)' * (at == len(expected))}"
+
+
+def _places(places: Sequence[int]) -> str:
+    steps = {b - a for a, b in itertools.pairwise(places)}
+    each = f", each {next(iter(steps)):,} apart" if len(steps) == 1 and len(places) > 2 else ""
+    return f"{len(places)} places from {places[0]:,} on{each}"
+
+
+def _tokens(ids: Sequence[object], vocabulary: Vocabulary) -> str:
+    """Return ids in words; equal ones are counted."""
+    tokens = [one for one in ids if isinstance(one, int)]
+    if len(tokens) > 1 and len({*tokens}) == 1:
+        return f"{len(tokens):,} times {vocabulary.named(tokens[0])}"
+    names = listed([*map(vocabulary.named, tokens)], MOST_TOKENS)
+    return f"token {names}" if len(tokens) == 1 else f"{len(tokens):,} tokens {names}" if tokens else ""
+
+
+def _outside(edits: Sequence[Edit], vocabulary: Vocabulary) -> str:
+    alien = [one for edit in edits for one in edit.new if isinstance(one, int) and not vocabulary.has(one)]
+    return f"; outside the checkpoint's vocabulary of {vocabulary.size:,}" if alien else ""
+
+
+def _anatomy(actual: Sequence[int], expected: Sequence[int]) -> str:
+    pairs = zip(actual, expected, strict=False)
+    first = next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(actual), len(expected)))
+    ends = zip(actual[:first:-1], expected[:first:-1], strict=False)
+    last = next((k for k, (a, b) in enumerate(ends) if a != b), 0)
+    text = f"the first {first:,} of {len(expected):,} ids are right"
+    return f"{text}, and the last {last:,}" if last else text
+
+
+def of_counts(actual: int, preset: Preset, grid: Grid) -> Iterator[Description]:
+    """Yield the arithmetic of another number of image tokens."""
+    expected, columns_rows = image_token_count(preset, grid), " x ".join(map(str, grid))
+    page = image_token_count(preset, (1, 1))
+    crops, named = expected - page, f"{actual:,} image tokens in place of {expected:,}"
+    parts = {
+        "without the page's": crops,
+        "without the crops'": page,
+        "without the separator": expected - 1,
+        "without newlines": image_token_count(replace(preset, layout=replace(preset.layout, newlines=False)), grid),
+    }
+    for words, number in parts.items():
+        if number == actual:
+            yield Description("count", f"{named}: {words}", 1.0, expected)
+    if grids := [one for one in preset.tiling.grids if image_token_count(preset, one) == actual]:
+        text = f"{named}: those of a grid of {' or '.join(f'{a} x {b}' for a, b in grids)}"
+        yield Description("count", text, 1.0, expected)
+    yield Description("anatomy", f"{named} for a grid of {columns_rows}", 0.0, expected)
+
+
+def of_mask(actual: Sequence[bool], expected: Sequence[bool], ids: Sequence[int], image: int) -> Iterator[Description]:
+    """Yield relations between the masks of two prompts, the simplest first.
+
+    Args:
+        actual: the subject's mask.
+        expected: the reference's.
+        ids: ids of the subject's prompt.
+        image: id of an image token.
+    """
+    of = len(expected)
+    marked, wanted = sum(actual), sum(expected)
+    if not marked:
+        yield Description("zero", f"no position is marked; the reference marks {wanted:,}", 1.0, of)
+    if [*actual] == [not one for one in expected]:
+        yield Description("inverted", "every position is inverted", 1.0, of)
+    for shift in sorted(range(-MOST_SHIFT, MOST_SHIFT + 1), key=abs):
+        if shift and marked == wanted and _shifted(expected, shift) == [*actual]:
+            way = "later" if shift > 0 else "earlier"
+            yield Description("shifted", f"the mask begins {count(abs(shift), 'position')} {way}", 1.0, of)
+    if [*actual] == [one == image for one in ids]:
+        text = f"the mask marks the subject's own {marked:,} image ids; the reference has {wanted:,}"
+        yield Description("follows-ids", text, 1.0, of)
+    edges = [
+        (k, after)
+        for k, (one, after) in enumerate(zip((False, *actual), (*actual, False), strict=True))
+        if one != after
+    ]
+    runs = [f"{k:,}" for k, _ in edges]
+    own = listed([f"{a} to {b}" for a, b in zip(runs[::2], runs[1::2], strict=True)], MOST_EDITS) or "none"
+    first, last = [*expected].index(True) if wanted else 0, of - [*expected][::-1].index(True) if wanted else 0
+    text = f"positions {own} of {len(actual):,} are marked; the reference marks {first:,} to {last:,} of {of:,}"
+    yield Description("ranges", text, 1.0 if len(edges) <= 2 * MOST_EDITS else 0.0, of)
+
+
+def _shifted(mask: Sequence[bool], shift: int) -> list[bool]:
+    kept = [*mask][: len(mask) - shift] if shift > 0 else [*mask][-shift:]
+    return [False] * shift + kept if shift > 0 else kept + [False] * -shift
+
+
+def of_grids(actual: Sequence[Grid], expected: Sequence[Grid]) -> Iterator[Description]:
+    """Yield relations between the grids of crops."""
+    own, other = (listed([f"{one[0]} x {one[1]}" for one in of]) or "none" for of in (actual, expected))
+    named = f"a grid of {own} in place of {other}, columns x rows"
+    relations = {
+        "exchanged": [tuple(one[::-1]) for one in expected],
+        "whole": [(1, 1)] * len(expected),
+        "zero": [(0, 0)] * len(expected),
+    }
+    words = {"exchanged": ": exchanged", "whole": ": not cut", "zero": ": none"}
+    for kind, made in relations.items():
+        if [tuple(one) for one in actual] == made:
+            yield Description(kind, named + words[kind], 1.0, len(expected))
+    yield Description("replaced", named, 1.0, len(expected))

@@ -1,0 +1,128 @@
+"""Pixels that are a function of the expected level alone: another normalisation, gamma, cut or rounding.
+
+The function is a table of 256 levels, fitted on half of the pixels and verified on the other half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.describe.description import Description
+
+LEVELS = 256
+HALF = 0.5
+"""Difference in levels from which on a value differs."""
+OF_ROUNDING = 0.3
+"""Difference from a level, in levels, above that of a pixel that is rounded to bfloat16."""
+CLOSE = 0.6
+"""Largest difference in levels at which a formula gives a table's value."""
+EXACT = 0.98
+"""Share that a function of the level alone explains: only a value's rounding is left."""
+LEAST_SEEN = 4
+"""Number of pixels from which on a level's value is known."""
+LEAST_LEVELS = 8
+STEP_OF_VALUE = 2**-8
+"""Rounding of a bfloat16 value, relative to it."""
+STEEP = 5e-3
+"""Difference of a slope from 1 that is mere rounding."""
+
+
+def relations(actual: Tensor, expected: Tensor) -> Iterator[Description | None]:
+    """Yield the functions of the level: one for all colours, then one for each colour.
+
+    Args:
+        actual: the subject's levels ``[N, 3, H, W]``.
+        expected: the expected levels, whole numbers.
+    """
+    yield _described(actual, expected)
+    tables = [_described(actual[:, k], expected[:, k]) for k in range(3)]
+    known = [one for one in tables if one is not None]
+    if len(known) == 3:
+        text = "; ".join(f"{colour}: {one.text}" for colour, one in zip(("red", "green", "blue"), known, strict=True))
+        yield Description("levels", text, min(one.share for one in known), sum(one.cases for one in known))
+
+
+def _described(actual: Tensor, expected: Tensor) -> Description | None:
+    own, right = actual.flatten(), expected.flatten().long().clamp(0, LEVELS - 1)
+    fit = torch.zeros(len(own), dtype=torch.bool)
+    fit[::2] = True
+    seen = torch.bincount(right[fit], minlength=LEVELS)
+    sums = torch.bincount(right[fit], own[fit].double(), LEVELS)
+    table = (sums / seen.clamp_min(1)).float()
+    known = seen >= LEAST_SEEN
+    if int(known.sum()) < LEAST_LEVELS:
+        return None
+    test = ~fit & known[right]
+    left, before = (own[test] - table[right[test]]).norm(), (own[test] - right[test]).norm()
+    share = max(0.0, 1 - float(left / before)) if before else 0.0
+    if share < EXACT:
+        return None
+    return Description("levels", _words(table, known), share, int(test.sum()))
+
+
+def _words(table: Tensor, known: Tensor) -> str:
+    """Name the function: a line, a power, or a few of its values."""
+    level = torch.arange(LEVELS)[known].float()
+    value = table[known]
+    return _line(level, value) or _gamma(level, value) or _shown(level, value)
+
+
+def _line(level: Tensor, value: Tensor) -> str | None:
+    """Return the normalisation, if the values lie on a line, clipped or not."""
+    inside = (value > value.min() + CLOSE) & (value < value.max() - CLOSE)
+    if int(inside.sum()) < LEAST_LEVELS:
+        return None
+    slope, offset = _fitted(level[inside], value[inside])
+    line = level * slope + offset
+    low, high = float(value.min()), float(value.max())
+    near = CLOSE + (value - 127.5).abs() * STEP_OF_VALUE
+    if bool(((line.clamp(low, high) - value).abs() > near).any()) or not slope:
+        return None
+    ends = [f"not below {low:.0f}"] * bool((line < low - CLOSE).any() and low > CLOSE)
+    ends += [f"not above {high:.0f}"] * bool((line > high + CLOSE).any() and high < LEVELS - 1 - CLOSE)
+    cut = f"clipped: {' and '.join(ends)}" if ends else ""
+    if abs(slope - 1) < STEEP and cut and abs(offset) < 2 * CLOSE:
+        return f"the levels are {cut}"
+    if abs(slope - 1) < STEEP:
+        way = "higher" if offset > 0 else "lower"
+        return ", ".join(filter(None, (f"every level is {_mean(value - level):.3g} {way}", cut)))
+    return ", ".join(filter(None, (_normalised(slope, offset), cut)))
+
+
+def _mean(apart: Tensor) -> float:
+    return abs(float(apart.median()))
+
+
+def _normalised(slope: float, offset: float) -> str:
+    if abs(slope + 1) < STEEP:
+        return "the levels are inverted"
+    mean, std = -(offset / 127.5 - 1) / (slope / 127.5) / 255, 1 / (slope * 2)
+    first, last = (abs(round((slope * one + offset) / 127.5 - 1, 2)) + 0.0 for one in (0, 255))
+    if first == 0.0:
+        return f"the pixels are from 0 to {last:.4g} instead of -1 to 1"
+    return f"normalised with mean {mean:.3f} and std {std:.3f} instead of 0.5 and 0.5"
+
+
+def _fitted(x: Tensor, y: Tensor) -> tuple[float, float]:
+    apart = x - x.mean()
+    slope = float((apart * (y - y.mean())).sum() / apart.pow(2).sum().clamp_min(1e-12))
+    return slope, float(y.mean() - slope * x.mean())
+
+
+def _gamma(level: Tensor, value: Tensor) -> str | None:
+    inside = (level > 8) & (level < 247) & (value > 1) & (value < 254)
+    if int(inside.sum()) < LEAST_LEVELS:
+        return None
+    own, right = (value[inside] / 255).log(), (level[inside] / 255).log()
+    gamma = float((own * right).sum() / right.pow(2).sum())
+    fits = float((255 * (level / 255).pow(gamma) - value).abs().max()) < 2 * CLOSE
+    return f"every level has a gamma of {gamma:.3g}" if fits and abs(gamma - 1) > 4 * STEEP else None
+
+
+def _shown(level: Tensor, value: Tensor) -> str:
+    places = torch.linspace(0, len(level) - 1, 5).long()
+    shown = ", ".join(f"{int(level[k])} is {float(value[k]):.4g}" for k in places)
+    return f"a function of the level alone: {shown}"

@@ -1,0 +1,135 @@
+"""Two tensors as rows of channels, and the share of their difference that a prediction explains.
+
+Shapes: B views, N rows of a view, C channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.describe.description import Description
+
+LEAST_OF_LARGEST = 0.01
+"""Difference of a row, relative to the largest one, from which on the row differs."""
+SEED = 48
+TINY = 1e-30
+EXACT = 0.99
+"""Share of a difference from which on no other relation is looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowPair:
+    """The subject's tensor and the expected one, ``[B, N, C]`` float32."""
+
+    actual: Tensor
+    expected: Tensor
+    noun: str = "row"
+    """Name of a row, such as ``token``."""
+    grid: tuple[int, int] | None = None
+    """Height and width of the last rows of each view, if they lie in a plane."""
+    places: Mapping[str, Tensor] = field(default_factory=dict)
+    """Rows with a meaning, such as ``the image's tokens``, as masks ``[N]``; the simplest first."""
+    given: Tensor | None = None
+    """Input of the block that returned the tensor, in the same shape."""
+    noise: float = 1e-5
+    """Relative error of a row that is mere rounding."""
+
+    @property
+    def apart(self) -> Tensor:
+        """The difference."""
+        return self.actual - self.expected
+
+    @property
+    def error(self) -> float:
+        """Norm of the difference over the norm of the expected tensor."""
+        return float(self.apart.norm() / self.expected.norm().clamp_min(1e-30))
+
+    @property
+    def differing(self) -> Tensor:
+        """Rows that differ by more than rounding, ``[B, N]``."""
+        rows = self.apart.norm(dim=-1)
+        least = torch.maximum(LEAST_OF_LARGEST * rows.max(), self.noise * self.expected.norm(dim=-1))
+        differ: Tensor = rows > least
+        return differ
+
+    def meaning(self, row: int) -> str:
+        """Return the smallest place that a row is in, in brackets; empty if there is none."""
+        inside = [(int(mask.sum()), name) for name, mask in self.places.items() if mask[row]]
+        return f" ({min(inside)[1]})" if inside else ""
+
+    def only(self, rows_N: Tensor) -> RowPair:
+        """Return the pair of some rows of each view."""
+        given = None if self.given is None else self.given[:, rows_N]
+        return replace(
+            self, actual=self.actual[:, rows_N], expected=self.expected[:, rows_N], grid=None, places={}, given=given
+        )
+
+
+def share(pair: RowPair, predicted: Tensor, rows: Tensor | None = None) -> float:
+    """Return the share of the difference that a prediction explains: of all rows together, and of the median row.
+
+    The smaller of both counts, so that neither a few large rows nor many small ones decide alone.
+
+    Args:
+        pair: two tensors of one shape.
+        predicted: prediction of the subject's tensor.
+        rows: mask ``[B, N]`` of the rows that count; all by default.
+    """
+    counted = torch.ones_like(pair.differing) if rows is None else rows
+    differing = pair.differing & counted
+    if not differing.any():
+        return 0.0
+    left, before = ((pair.actual - one).norm(dim=-1) for one in (predicted, pair.expected))
+    before = torch.minimum(before, pair.actual.norm(dim=-1))  # any small tensor is nearly zero times the expected one
+    rounding = pair.noise * pair.expected.norm(dim=-1)
+    left, before = (left - rounding).clamp_min(0), torch.maximum(before, rounding)
+    whole = 1 - float(left[counted].norm() / before[counted].norm().clamp_min(TINY))
+    typical = 1 - float((left[differing] / before[differing].clamp_min(TINY)).median())
+    return max(0.0, min(whole, typical))
+
+
+def halves(shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Return two complementary random masks: one to fit a relation, one to verify it."""
+    made = torch.Generator().manual_seed(SEED)
+    first = torch.rand(tuple(shape), generator=made) < 0.5
+    return first, ~first
+
+
+def simplest(found: Iterable[Description | None]) -> Description | None:
+    """Return the first description that explains all but rounding, or else the first that explains enough."""
+    enough: Description | None = None
+    for one in found:
+        if one is not None and one.share >= EXACT:
+            return one
+        enough = enough or (one if one is not None and one.explains else None)
+    return enough
+
+
+def ranges(numbers: Sequence[int], most: int = 4) -> str:
+    """List numbers as ranges in words: ``3, 5 to 9 and 12``; the end is left out if there are too many."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    if not runs:
+        return "none"
+    shown = [str(one[0]) if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in runs[:most]]
+    if len(runs) > most:
+        return f"{', '.join(shown)} and so on"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def named(noun: str, numbers: Sequence[int]) -> str:
+    """Return a noun with its numbers, such as ``rows 3 and 7``."""
+    return f"{noun}{'s' * (len(numbers) != 1)} {ranges(numbers)}"
+
+
+def times(number: int) -> str:
+    """Return ``one``, or the number in digits."""
+    return "one" if number == 1 else str(number)

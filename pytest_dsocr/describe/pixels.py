@@ -1,0 +1,263 @@
+"""Describe how the pixels of views differ from the expected ones: other levels, another place, another resizing.
+
+Shapes: N views, 3 colours, H x W pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import permutations
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.describe import bars, levels, spectrum
+from pytest_dsocr.describe.description import ENOUGH, Description
+from pytest_dsocr.describe.pair import named, simplest
+
+COLOURS = ("red", "green", "blue")
+MOST_SHIFT_PX = 40
+"""Largest shift of a view that is looked for."""
+LEAST_PX = 16
+LEAST_COLOUR = 16
+"""Difference between the levels of a pixel's colours from which on it is not grey."""
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """Pixels of views ``[N, 3, H, W]`` of both sides, as levels from 0 to 255; the subject's may be between levels."""
+
+    actual: Tensor
+    expected: Tensor
+
+    @property
+    def apart(self) -> Tensor:
+        """The difference in levels."""
+        return self.actual - self.expected
+
+    def only(self, views: list[int]) -> Views:
+        """Return some of the views."""
+        return Views(self.actual[views], self.expected[views])
+
+    def share(self, predicted: Tensor, lines: slice = slice(None)) -> float:
+        """Return the share of the difference that a prediction of the subject's levels explains, on some lines."""
+        left, before = ((self.actual - one)[..., lines, :].norm() for one in (predicted, self.expected))
+        return max(0.0, 1 - float(left / before)) if before else 0.0
+
+
+def describe_pixels(actual: Tensor, expected: Tensor, grid: tuple[int, int] = (1, 1)) -> Description | None:
+    """Return the simplest relation of two tensors of pixels ``[N, 3, H, W]``, or else how and where they differ.
+
+    None if all values are equal. The pixels are those of the contract: level / 127.5 - 1.
+
+    Args:
+        actual: the subject's.
+        expected: those of the contract.
+        grid: columns and rows of crops.
+    """
+    if actual.shape != expected.shape:
+        return _of_other_shape(actual.float(), expected.float())
+    own, right = actual.float(), expected.float()
+    if own.equal(right):
+        return None
+    if (unrounded := _unrounded(own, right)) is not None:
+        return unrounded
+    views = Views(_levels(own), _levels(right))
+    if (found := simplest(_relations(views, grid))) is not None:
+        return found
+    differing = views.apart.abs().amax(dim=(1, 2, 3)) > levels.HALF
+    places = differing.nonzero().flatten().tolist()
+    if not 0 < len(places) < len(differing):
+        return _anatomy(views)
+    part = views.only(places)
+    inner = simplest(_relations(part)) or _anatomy(part)
+    which = f"only {named('view', places)} of {len(differing)} differ{'s' * (len(places) == 1)}"
+    return Description(inner.kind, f"{which}: {inner.text}", inner.share, inner.cases)
+
+
+def _levels(pixels: Tensor) -> Tensor:
+    """Return levels: whole numbers, unless the pixels are between levels by more than bfloat16 rounds."""
+    exact = (pixels + 1) * 127.5
+    whole = exact.round()
+    return whole if float((exact - whole).abs().max()) < levels.OF_ROUNDING else exact
+
+
+def _of_other_shape(actual: Tensor, expected: Tensor) -> Description:
+    for axes in permutations(range(actual.ndim)):
+        if actual.permute(axes).shape == expected.shape and actual.permute(axes).equal(expected):
+            text = f"the axes are in another order: {list(actual.shape)} instead of {list(expected.shape)}"
+            return Description("transposed", text, 1.0, actual.numel())
+    count = [len(actual), len(expected)]
+    if actual.shape[1:] == expected.shape[1:]:
+        source = [_same(one, expected) for one in actual]
+        known = [one for one in source if one is not None]
+        text = f"{count[0]} views instead of {count[1]}; they are the expected {named('view', known)}"
+        if len(known) == len(source):
+            return Description("left-out", text, 1.0, actual.numel())
+        return Description("shape", f"{count[0]} views instead of {count[1]}, of which {len(known)} are expected", 0.0)
+    sides = [" x ".join(map(str, one.shape[2:])) for one in (actual, expected)]
+    return Description("shape", f"{count[0]} views of {sides[0]} px instead of {count[1]} of {sides[1]} px", 0.0)
+
+
+def _same(view: Tensor, views: Tensor) -> int | None:
+    return next((place for place, other in enumerate(views) if view.equal(other)), None)
+
+
+def _unrounded(actual: Tensor, expected: Tensor) -> Description | None:
+    """Describe pixels that are the expected ones before they are rounded to bfloat16."""
+    if not actual.bfloat16().float().equal(expected):
+        return None
+    exact = ((expected + 1) * 127.5).round() / 127.5 - 1
+    views = Views(actual, expected)
+    text = "the pixels are not rounded to bfloat16; all are right otherwise"
+    return Description("unrounded", text, max(views.share(exact), ENOUGH), actual.numel())
+
+
+def _relations(views: Views, grid: tuple[int, int] = (1, 1)) -> Iterator[Description | None]:
+    """Yield relations, the simplest first."""
+    yield _reordered(views, grid)
+    yield from _colours(views)
+    yield from _turned(views)
+    yield _bars(views)
+    yield from levels.relations(views.actual, views.expected)
+    yield _mixed(views)
+    yield from _shifted(views)
+    yield spectrum.filtered(views.actual, views.expected)
+
+
+def _reordered(views: Views, grid: tuple[int, int]) -> Description | None:
+    """Describe views in another order, found on the even lines."""
+    count = len(views.actual)
+    if count < 2:
+        return None
+    own, right = (one[..., ::2, :].flatten(1) for one in (views.actual, views.expected))
+    source = torch.cdist(own, right).argmin(1)
+    if source.equal(torch.arange(count)):
+        return None
+    shown = ", ".join(map(str, source.tolist()))
+    text = f"the {count} views are in another order: they hold the expected views {shown}"
+    columns, rows = grid
+    if columns * rows == count and source.equal(torch.arange(count).view(rows, columns).T.flatten()):
+        text = f"the {count} views are in another order: column by column instead of row by row"
+    share = views.share(views.expected[source], slice(1, None, 2))
+    return Description("reordered", text, share, views.actual.numel() // 2)
+
+
+def _colours(views: Views) -> Iterator[Description | None]:
+    for order in permutations(range(3)):
+        predicted = views.expected[:, list(order)]
+        if order == (2, 1, 0):
+            text = "red and blue are exchanged (BGR instead of RGB)"
+        else:
+            text = f"the colours are in the order {', '.join(COLOURS[one] for one in order)}"
+        if order != (0, 1, 2):
+            yield Description("colours", text, views.share(predicted), views.actual.numel())
+
+
+def _mixed(views: Views) -> Description | None:
+    """Describe colours that are sums of the expected ones, fitted on the coloured pixels of even lines."""
+    own, right = (one[..., ::2, :].movedim(1, -1).reshape(-1, 3) for one in (views.actual, views.expected))
+    coloured = right.amax(1) - right.amin(1) > LEAST_COLOUR
+    if int(coloured.sum()) < LEAST_PX:
+        return None
+    weights = torch.linalg.lstsq(right[coloured].double(), own[coloured].double()).solution.float()
+    predicted = torch.einsum("nchw,cd->ndhw", views.expected, weights)
+    is_grey = float((weights - weights[:, :1]).abs().max()) < 0.01
+    mixed = [" + ".join(f"{float(one[k]):.2f} {COLOURS[k]}" for k in range(3)) for one in weights.T]
+    text = f"the page is grey, each colour is {mixed[0]}" if is_grey else f"the colours are mixed: red is {mixed[0]}"
+    share = views.share(predicted, slice(1, None, 2))
+    return Description("grey" if is_grey else "colours", text, share, views.actual.numel() // 2)
+
+
+def _turned(views: Views) -> Iterator[Description]:
+    turns = {
+        "flipped left to right": views.expected.flip(-1),
+        "upside down": views.expected.flip(-2),
+        "rotated by 180 degrees": views.expected.flip(-1, -2),
+        "transposed (x and y exchanged)": views.expected.mT,
+        "rotated by 90 degrees to the left": views.expected.mT.flip(-2),
+        "rotated by 90 degrees to the right": views.expected.mT.flip(-1),
+        "transposed along the other diagonal": views.expected.mT.flip(-1, -2),
+    }
+    for words, predicted in turns.items():
+        if predicted.shape == views.actual.shape:
+            text = f"each view is {words}" if len(views.actual) > 1 else f"the view is {words}"
+            yield Description("turned", text, views.share(predicted), views.actual.numel())
+
+
+def _shifted(views: Views) -> Iterator[Description]:
+    """Yield one shift of all views by whole pixels, found by phase correlation on the first that differs."""
+    first = int(views.apart.abs().sum(dim=(1, 2, 3)).argmax())
+    shift = spectrum.shift(views.actual[first].mean(0), views.expected[first].mean(0))
+    down, right = shift
+    if shift == (0, 0) or max(map(abs, shift)) > MOST_SHIFT_PX:
+        return
+    predicted = views.expected.roll(shift, (-2, -1))
+    height, width = views.actual.shape[-2:]
+    inside = (
+        slice(max(down, 0), height + min(down, 0)),
+        slice(max(right, 0), width + min(right, 0)),
+    )
+    part = Views(views.actual[..., inside[0], inside[1]], views.expected[..., inside[0], inside[1]])
+    ways = [f"{abs(right)} px to the {'right' if right > 0 else 'left'}"] * bool(right)
+    ways += [f"{abs(down)} px {'down' if down > 0 else 'up'}"] * bool(down)
+    text = f"the picture is shifted by {' and '.join(ways)}"
+    yield Description("shifted", text, part.share(predicted[..., inside[0], inside[1]]), part.actual.numel())
+
+
+def _bars(views: Views) -> Description | None:
+    """Describe the bars of a single view."""
+    return bars.other_bars(views.actual[0], views.expected[0]) if len(views.actual) == 1 else None
+
+
+def _anatomy(views: Views) -> Description:
+    """Return how much and where two views differ, in levels, and their spectra."""
+    apart = views.apart.abs()
+    differing = apart > levels.HALF
+    parts = [
+        f"{float(differing.float().mean()):.1%} of the values differ, by {float(apart[differing].mean()):.3g} levels "
+        f"in the mean and {float(apart.max()):.3g} at most"
+        if differing.any()
+        else f"no value differs by a level, and the largest difference is {float(apart.max()):.2g} levels"
+    ]
+    single = len(views.actual) == 1
+    if single and (around := bars.same_grey_bars(views.actual[0], views.expected[0])) is not None:
+        parts.insert(0, around)
+    elif (where := _where(differing.any(1).any(0))) is not None:
+        parts.append(where)
+    if (moved := _quarters(views)) is not None:
+        parts.append(moved)
+    parts.append(spectrum.compared(views.actual, views.expected))
+    return Description("anatomy", "; ".join(parts), 0.0, int(differing.sum()))
+
+
+def _where(differing_HW: Tensor) -> str | None:
+    """Say where the pixels are that differ, unless they are everywhere."""
+    if not differing_HW.any():
+        return None
+    height, width = differing_HW.shape
+    lines, columns = (differing_HW.any(dim).nonzero().flatten().tolist() for dim in (1, 0))
+    box = (lines[0], lines[-1] + 1, columns[0], columns[-1] + 1)
+    if box != (0, height, 0, width):
+        return f"inside of lines {box[0]} to {box[1] - 1} and columns {box[2]} to {box[3] - 1} of {height} x {width}"
+    thickness = next((k for k in range(min(height, width) // 4) if not differing_HW[k, k : width - k].any()), 0)
+    inner = differing_HW[thickness : height - thickness, thickness : width - thickness]
+    return f"at the rim alone, {thickness} px" if thickness and not inner.any() else None
+
+
+def _quarters(views: Views) -> str | None:
+    """Say by how much the picture is moved at its corners, if not by the same amount: it is stretched."""
+    first = int(views.apart.abs().sum(dim=(1, 2, 3)).argmax())
+    own, right = views.actual[first].mean(0), views.expected[first].mean(0)
+    height, width = (one // 2 for one in own.shape)
+    if min(height, width) < LEAST_PX:
+        return None
+    corners = [(slice(y, y + height), slice(x, x + width)) for y in (0, height) for x in (0, width)]
+    if any(float(right[at].std()) < 1 or float(own[at].std()) < 1 for at in corners):
+        return None
+    shifts = [spectrum.shift(own[at], right[at]) for at in corners]
+    if len({*shifts}) == 1 or any(max(map(abs, one)) > MOST_SHIFT_PX for one in shifts):
+        return None
+    shown = ", ".join(f"({x:+d}, {y:+d})" for y, x in shifts)
+    return f"its quarters are moved by (x, y) = {shown} px: stretched or of another size"

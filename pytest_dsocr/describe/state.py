@@ -1,0 +1,69 @@
+"""Relations between what a subject reads and what it read before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from pytest_dsocr.base.words import count
+from pytest_dsocr.describe.description import Description
+
+MOST_PERIOD = 4
+"""Longest period of failing readings that is tried."""
+
+
+class PageSeen(NamedTuple):
+    """A page that the run has read, as the reference reads it."""
+
+    text: str
+    tokens: int
+    """Number of the prompt's tokens."""
+
+
+class ReadingSeen(NamedTuple):
+    """A reading of a page."""
+
+    after: str
+    """Page that the process read before; empty for none."""
+    place: int
+    """Number of the reading in its process, counted from 1."""
+    fails: bool
+
+
+def of_readings(readings: Sequence[ReadingSeen], own: str, pages: Mapping[str, PageSeen]) -> Iterator[Description]:
+    """Yield what all failing readings of a page have in common and no other reading has."""
+    failing = [one.fails for one in readings]
+    if all(failing) or not any(failing):
+        return
+    for words, holds in _relations(readings, own, pages):
+        if [holds(one) for one in readings] == failing:
+            text = f"wrong {words}: {sum(failing)} of {count(len(readings), 'reading')}, and right otherwise"
+            yield Description("state", text, 1.0, len(readings))
+
+
+Relation = tuple[str, Callable[[ReadingSeen], bool]]
+
+
+def _relations(readings: Sequence[ReadingSeen], own: str, pages: Mapping[str, PageSeen]) -> Iterator[Relation]:
+    first = readings[0].place
+    yield "as the second reading of the same page and later", lambda one: one.place > first
+    yield "directly after the same page", lambda one: one.after == own
+    yield "directly after another page", lambda one: one.after not in ("", own)
+    if own in pages:
+        alike = {name for name, page in pages.items() if page.tokens == pages[own].tokens and name != own}
+        yield f"after a page with as many tokens, {pages[own].tokens:,}", lambda one: one.after in alike
+    for after in dict.fromkeys(one.after for one in readings if one.fails):
+        yield f"after {after or 'nothing'}", lambda one, after=after: one.after == after  # type: ignore[misc]
+    at = next(one.place for one in readings if one.fails)
+    yield f"from reading {at} of the process on", lambda one: one.place >= at
+    for period in range(2, MOST_PERIOD + 1):
+        words = f"in every {period}th reading of the process" if period > 3 else f"in each reading {at} + {period} k"
+        yield words, lambda one, period=period: (one.place - at) % period == 0  # type: ignore[misc]
+
+
+def of_other_page(text: str, own: str, pages: Mapping[str, PageSeen]) -> Iterator[Description]:
+    """Yield that a text is that of a page which was read before."""
+    for name, page in pages.items():
+        if name != own and page.text == text.strip() and text.strip():
+            size = ", a page with as many tokens" * (own in pages and page.tokens == pages[own].tokens)
+            yield Description("other-page", f"the text is that of {name}{size}", 1.0, len(text))

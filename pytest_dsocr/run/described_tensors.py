@@ -1,0 +1,116 @@
+"""Describe the first wrong tensor of a case: run the subject's broken stage once more, and measure the difference."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import OutOfMemoryError, Tensor
+
+from pytest_dsocr.base.errors import MachineError
+from pytest_dsocr.compare.case import CaseReport
+from pytest_dsocr.contract import PIXELS as PIXELS_OF
+from pytest_dsocr.describe.description import Description
+from pytest_dsocr.explain.described import Seen
+from pytest_dsocr.models import STAGES
+from pytest_dsocr.models.spec import FUSION, PIXELS, PREFILL
+from pytest_dsocr.records.block_seams import watch_passes
+from pytest_dsocr.records.config import Level, NotOfferedError, SubjectFaultError
+from pytest_dsocr.records.names import TensorName
+from pytest_dsocr.records.passes import places_of
+from pytest_dsocr.records.subject_result import SubjectResult
+from pytest_dsocr.run.described import described
+from pytest_dsocr.run.resources import RunResources
+from pytest_dsocr.subjects.calls import current
+from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.forced_steps import without_padding
+from pytest_dsocr.subjects.protocol import TextSubject
+
+
+def descriptions(report: CaseReport, subject: TextSubject, resources: RunResources) -> dict[str, Description]:
+    """Return the description of the first divergence, by its comparison: of exact values and outputs, or of tensors."""
+    if report.divergence is None:
+        return {}
+    found = described(report, resources.vocabulary, resources.pages)
+    if found:
+        return found
+    of_tensor = describe_case(report, subject, resources)
+    return {report.divergence.first.what: of_tensor[0][1]} if of_tensor else {}
+
+
+def describe_case(
+    report: CaseReport, subject: TextSubject, resources: RunResources
+) -> tuple[tuple[str, Description], ...]:
+    """Return the descriptions of the first wrong tensor or pixels, each with its comparison's name.
+
+    Return nothing if explanations are off, if another tensor of the stage was described before, or if the subject does
+    not offer the tensor's values.
+    """
+    if report.divergence is None or report.fault is not None or not resources.explainer.budget_s:
+        return ()
+    what = report.divergence.begins or report.divergence.first.what
+    stage = TensorName.parse(what).stage
+    if stage in resources.described_stages or not _is_known(what, report):
+        return ()
+    resources.described_stages.add(stage)
+    try:
+        with torch.no_grad():
+            seen = _seen(what, subject, report)
+    except NotOfferedError:
+        return ()
+    except (SubjectFaultError, MachineError, OutOfMemoryError) as error:
+        current().note(f"{what} of {report.case.id} is not described: {str(error).splitlines()[0]}")
+        return ()
+    return tuple((what, one) for one in resources.explainer.describe(report, seen)) if seen else ()
+
+
+def _is_known(what: str, report: CaseReport) -> bool:
+    """Return whether both sides have values of this name."""
+    expected, answer = report.exchange.expected, report.exchange.answer
+    if answer.input_tensors is None or answer.level < Level.INPUTS:
+        return False
+    return what in PIXELS_OF or (what in expected.seams and what in answer.seams)
+
+
+def _seen(what: str, subject: TextSubject, report: CaseReport) -> Seen | None:
+    """Return the subject's tensor with the inputs of what returned it; None if the subject does not show them."""
+    answer, name = report.exchange.answer, TensorName.parse(what)
+    inputs, vision = answer.input_tensors or {}, answer.vision_tensors or {}
+    if what in PIXELS_OF:
+        return Seen(what, inputs[what].cpu())
+    if name.block is not None:
+        return _of_block(name, CheckedSubject(subject), report)
+    if name.stage == PREFILL:
+        fused = vision.get(FUSION)
+        _, logits = CheckedSubject(subject).prefill(inputs, fused)
+        given = () if fused is None else (fused.cpu(),)
+        return Seen(what, without_padding(logits, report.exchange.expected).cpu(), given)
+    if what not in vision:
+        return None
+    return Seen(what, vision[what].cpu(), tuple(one.cpu() for one in _given(name, inputs, vision)))
+
+
+def _given(name: TensorName, inputs: Mapping[str, Tensor], vision: Mapping[str, Tensor]) -> list[Tensor]:
+    """Return the inputs of a stage of vision; none if the subject does not show all of them."""
+    if name.stage == FUSION:
+        last = [stage.name for stage in STAGES if stage.kind == "view"][-1]
+        views = [vision.get(f"{last}.{view}") for view in ("crops", "page")]
+        return [one for one in views if one is not None] if views[1] is not None else []
+    pixels = inputs["images_crop" if name.view == "crops" else "images_ori"]
+    takes = next((stage.takes for stage in STAGES if stage.name == name.stage), ())
+    found = [pixels if one == PIXELS else vision.get(str(TensorName(one, name.view))) for one in takes]
+    return [one for one in found if one is not None] if all(one is not None for one in found) else []
+
+
+def _of_block(name: TensorName, asked: CheckedSubject, report: CaseReport) -> Seen | None:
+    """Run vision or the prompt once more, and return input and output of one block."""
+    answer: SubjectResult = report.exchange.answer
+    inputs, vision = answer.input_tensors or {}, answer.vision_tensors or {}
+    assert name.block is not None
+    block = name.stage, name.block
+    places = places_of(report.exchange.expected.seams, inputs) or {}
+    with watch_passes(asked.subject.module, {block: places[block]}) as passes:
+        if name.stage == PREFILL:
+            asked.prefill(inputs, vision.get(FUSION))
+        else:
+            asked.vision(inputs, partial=True)
+    found = next((one for one in passes if one.name == str(name)), None)
+    return None if found is None else Seen(str(name), found.gave.cpu(), (found.given.cpu(),))

@@ -1,0 +1,253 @@
+"""Mistakes planted in blocks of the embedded model: the part that differs is found, and no other is named."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pytest_dsocr.describe.description import Description
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.explain.described import Seen, describe_seen
+from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of
+from pytest_dsocr.layers import sam
+from pytest_dsocr.layers.rotary import Rope
+from pytest_dsocr.records.names import TensorName
+from pytest_dsocr.records.reference_result import Seam
+from tests.describe.real import block, clean, engine, random
+
+Planted = Callable[[Any, Engine[Any], Changes], None]
+
+
+class Turned:
+    """Rotary positions of queries that differ from those of keys."""
+
+    def __init__(self, right: Rope, other: Rope) -> None:
+        self.positions, self._ropes = right.positions, [other, right]
+
+    def rotate(self, x: Tensor) -> Tensor:
+        return self._ropes.pop(0).rotate(x)
+
+
+def queries_late(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    def attend(run: Any, x: Tensor, rope: Rope, cache: Any) -> Any:
+        return run(x, Turned(rope, Rope(model_of(engine).model.inv_freq, rope.positions + 2, x.dtype)), cache)
+
+    changes.around(layer.self_attn, attend)
+
+
+def other_base(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    size = layer.self_attn.head_dim
+    frequencies = 1 / 500_000 ** (torch.arange(0, size, 2).float() / size)
+    changes.around(
+        layer.self_attn, lambda run, x, rope, cache: run(x, Rope(frequencies, rope.positions, x.dtype), cache)
+    )
+
+
+def attends(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Planted:
+    """Return a mistake that attends by a function of queries, keys and values."""
+
+    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+        changes.set(layer.self_attn, "attend", lambda q, k, v, lengths: change(q, k, v))
+
+    return plant
+
+
+def masked(q: Tensor, k: Tensor, v: Tensor, later: int, window: int = 10_000) -> Tensor:
+    """Attend with another mask."""
+    at = torch.arange(q.shape[2])
+    visible = (at <= at[:, None] + later) & (at > at[:, None] - window)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
+
+
+def weights(path: str, change: Callable[[Tensor], Tensor]) -> Planted:
+    """Return a mistake of a weight."""
+
+    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+        parameter = layer.get_parameter(path)
+        changes.weight(parameter, change(parameter.data.clone()))
+
+    return plant
+
+
+def exchanged_experts(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    own = [*layer.mlp.experts]
+    own[3], own[5] = own[5], own[3]
+    changes.set(layer.mlp, "experts", nn.ModuleList(own))
+
+
+def normalised_weights(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    changes.set(layer.mlp.gate, "normalise", True)
+
+
+def one_expert(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    changes.set(layer.mlp.gate, "experts_per_token", 1)
+
+
+def split_by_channel(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    for parameter in (layer.self_attn.qkv_proj.weight, layer.self_attn.qkv_proj.bias):
+        changes.weight(parameter, parameter.data.unflatten(0, (3, 32, 6)).transpose(1, 2).flatten(0, 2))
+
+
+def gated_by_gelu(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    for mlp in (layer.mlp.shared_experts, *layer.mlp.experts):
+        changes.forward(mlp, lambda x, mlp=mlp: mlp.down_proj(F.gelu(mlp.gate_proj(x)) * mlp.up_proj(x)))
+
+
+def without_second_norm(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    changes.forward(layer.layer_norm2, lambda x: x)
+
+
+def zero_head(matrix: Tensor, head: int = 1, size: int = 32) -> Tensor:
+    matrix[:, head * size : (head + 1) * size] = 0
+    return matrix
+
+
+def both_tables(change: Callable[[Tensor], Tensor]) -> Planted:
+    """Return a mistake of both tables of relative positions."""
+
+    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+        for table in (layer.attn.rel_pos_h, layer.attn.rel_pos_w):
+            changes.weight(table, change(table.data.clone()))
+
+    return plant
+
+
+def tables_late(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    right = sam.relative_table
+
+    def late(table: Tensor, size: int) -> Tensor:
+        return right(sam.resize_line(table, 2 * size - 1).roll(-1, 0), size)
+
+    changes.set(sam, "relative_table", late)
+
+
+def half_of_attention(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    changes.around(layer.attn, lambda run, x: 0.5 * run(x))
+
+
+def windows_moved(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    right = layer.attend
+    changes.set(layer, "attend", lambda x: right(x.roll((7, 7), (1, 2))).roll((-7, -7), (1, 2)))
+
+
+def windows_from_the_end(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    def attend(x: Tensor) -> Tensor:
+        front = F.pad(x, (0, 0, -x.shape[2] % layer.window, 0, -x.shape[1] % layer.window, 0))
+        out = sam.join_windows(layer.attn(sam.split_windows(front, layer.window)), *front.shape[1:3])
+        return out[:, -x.shape[1] :, -x.shape[2] :]
+
+    changes.set(layer, "attend", attend)
+
+
+FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
+    "queries late": ("prefill/2", queries_late, "positions", "rotated by positions 2 higher than keys"),
+    "base": ("prefill/2", other_base, "positions", "the rotary frequencies is multiplied by 50"),
+    "later keys": ("prefill/2", attends(lambda q, k, v: masked(q, k, v, 1)), "mask", "each query sees 1 later key"),
+    "window": ("prefill/2", attends(lambda q, k, v: masked(q, k, v, 0, 32)), "mask", "its 32 last keys alone"),
+    "scores": ("prefill/2", weights("self_attn.q_proj.weight", lambda w: 0.7 * w), "scores", "multiplied by 0.7"),
+    "attention": ("prefill/2", weights("self_attn.o_proj.weight", lambda w: 1.5 * w), "attention", "counts 1.5 times"),
+    "head": ("clip.page/1", weights("self_attn.out_proj.weight", zero_head), "heads", "head 1 of 6 has no output"),
+    "norm": ("clip.page/1", without_second_norm, "norms", "norm before the perceptron is left out"),
+    "gates": ("prefill/2", gated_by_gelu, "activation", "the activation is the exact GELU"),
+    "experts": (
+        "prefill/3",
+        exchanged_experts,
+        "experts",
+        "experts 3 and 5 differ; their outputs are those of",
+    ),
+    "an expert": (
+        "prefill/3",
+        weights("mlp.experts.2.down_proj.weight", torch.zeros_like),
+        "experts",
+        "routed to expert 2 differ; its output is left out",
+    ),
+    "an expert's factor": (
+        "prefill/3",
+        weights("mlp.experts.2.down_proj.weight", lambda w: 3 * w),
+        "experts",
+        "routed to expert 2 differ; its output is multiplied by 3",
+    ),
+    "one expert": ("prefill/3", one_expert, "experts", "each token has 1 expert instead of 2"),
+    "joined": (
+        "clip.page/1",
+        weights("self_attn.out_proj.weight", lambda w: w.unflatten(1, (32, 6)).transpose(1, 2).flatten(1)),
+        "heads",
+        "joined channel by channel, not head by head",
+    ),
+    "split": ("clip.page/1", split_by_channel, "heads", "split by part, then by channel, then by head"),
+    "weights": ("prefill/3", normalised_weights, "experts", "divided by their sum"),
+    "shared": (
+        "prefill/3",
+        weights("mlp.shared_experts.down_proj.weight", lambda w: 2 * w),
+        "experts",
+        "the shared experts count 2 times, and the routed ones 1 times",
+    ),
+    "tables": (
+        "sam.page/2",
+        tables_late,
+        "bias",
+        "tables of relative positions are read 1 late",
+    ),
+    "no tables": ("sam.page/2", both_tables(torch.zeros_like), "bias", "relative positions are left out"),
+    "windows": ("sam.page/1", windows_from_the_end, "windows", "padded in front, not at the end"),
+    "moved windows": ("sam.page/1", windows_moved, "windows", "moved by 7 positions, around the edge"),
+    "a window's attention": ("sam.page/1", half_of_attention, "attention", "counts 0.5 times"),
+}
+
+
+def described(what: str, plant: Planted) -> Description:
+    """Describe the output of a block with a mistake, from its right input."""
+    right, given = block(what)
+    stage, _, depth = TensorName.parse(what)
+    assert depth is not None
+    layer = blocks_of(engine(), stage)[depth]
+    with Changes() as changes, torch.no_grad():
+        plant(layer, engine(), changes)
+        if stage == "prefill":
+            cache = model_of(engine()).new_cache()
+            positions = cache.positions(given.shape[1], given.device)
+            gave = layer(given, Rope(model_of(engine()).model.inv_freq, positions, given.dtype), cache)
+        else:
+            gave = layer(given)
+    [found] = describe_seen(clean(), Seen(what, gave, (given,)), Seam.of(right))
+    return found
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_the_part_of_a_block_that_differs_is_found(name: str) -> None:
+    what, plant, kind, words = FOUND[name]
+    found = described(what, plant)
+    assert (found.kind, found.explains) == (kind, True), found.text
+    assert words in found.text
+
+
+def by_head(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attend with another temperature of each head."""
+    factors = torch.linspace(0.5, 2, q.shape[1])[:, None, None]
+    return F.scaled_dot_product_attention(q * factors, k, v, is_causal=True)
+
+
+def sloped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attend less to keys that are far away."""
+    at = torch.arange(q.shape[2])
+    bias = (-0.1 * (at[:, None] - at)).masked_fill(at > at[:, None], -torch.inf)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+
+
+OTHER: Mapping[str, tuple[str, Planted]] = {
+    "temperatures": ("prefill/2", attends(by_head)),
+    "slope": ("prefill/2", attends(sloped)),
+    "noise in keys": ("prefill/2", weights("self_attn.k_proj.weight", lambda w: w + 0.02 * random(*w.shape))),
+    "noise in an MLP": ("clip.page/1", weights("mlp.fc1.weight", lambda w: w + 0.02 * random(*w.shape))),
+    "noise in the router": ("prefill/3", weights("mlp.gate.weight", lambda w: w + 0.02 * random(*w.shape))),
+    "noise in SAM": ("sam.page/2", weights("attn.qkv.weight", lambda w: w + 0.02 * random(*w.shape))),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_no_part_is_named_for_another_mistake(name: str) -> None:
+    found = described(*OTHER[name])
+    assert (found.kind, found.explains) == ("anatomy", False), found.text

@@ -1,0 +1,69 @@
+"""Relations between the figures that two sides cut out of a page."""
+
+from collections.abc import Callable
+
+import pytest
+from PIL import Image
+
+from pytest_dsocr.contract.markup import Box, PixelBox, to_pixels
+from pytest_dsocr.describe.files import CUTS, Figure, Figures, Size, of_files
+from pytest_dsocr.describe.simplest import simplest
+from pytest_dsocr.records.reference_result import Artefact
+
+PAGE = Image.new("RGB", (1240, 1754), "white")
+BOXES = (Box(0, 40, 633, 377), Box(215, 271, 1040, 481), Box(57, 90, 301, 1011), Box(11, 13, 917, 503))
+"""Boxes of figures; two of them reach beyond the page."""
+
+
+def _figures(size_of: Callable[[Box, PixelBox], Size]) -> Figures:
+    """Return figures of which the subject's have other sizes."""
+    made = {}
+    for k, box in enumerate(BOXES):
+        pixels = to_pixels(box, *PAGE.size)
+        right = pixels.x2 - pixels.x1, pixels.y2 - pixels.y1
+        made[f"images/{k}.jpg"] = Figure(box, pixels, Artefact(9, size_of(box, pixels)), Artefact(10, right))
+    return Figures(made, PAGE)
+
+
+def _said(figures: Figures) -> tuple[str, str]:
+    own = {name: one.actual for name, one in figures.of.items()}
+    other = {name: one.expected for name, one in figures.of.items()}
+    found = simplest(of_files(own, other, figures))
+    assert found is not None
+    return found.kind, found.text
+
+
+@pytest.mark.parametrize("kind", CUTS)
+def test_each_other_way_to_cut_is_told_apart(kind: str) -> None:
+    assert _said(_figures(lambda box, _: CUTS[kind][1](box, PAGE.size))) == (kind, CUTS[kind][0])
+
+
+@pytest.mark.parametrize(
+    ("wider", "higher", "words"),
+    [(1, 1, "1 pixel wider and higher"), (0, -2, "2 pixels lower"), (3, -1, "3 pixels wider and 1 pixel lower")],
+)
+def test_figures_of_another_size_are_measured(wider: int, higher: int, words: str) -> None:
+    grown = _figures(lambda _, pixels: (pixels.x2 - pixels.x1 + wider, pixels.y2 - pixels.y1 + higher))
+    assert _said(grown) == ("grown", f"each figure is {words}")
+
+
+def test_figures_of_any_size_have_an_anatomy() -> None:
+    kind, text = _said(_figures(lambda box, _: (int(box.x1) * 7, int(box.y2) * 3)))
+    assert kind == "anatomy"
+    assert text.startswith("4 of 4 figures differ: images/0.jpg: 0 x 1131 px for 785 x 591 px, ")
+
+
+@pytest.mark.parametrize(
+    ("missing", "surplus", "words"),
+    [
+        (("0.jpg",), ("1.jpg",), "1 file under another name: 1.jpg for 0.jpg"),
+        (("0.jpg", "1.jpg"), (), "2 of 3 files missing: 0.jpg, 1.jpg"),
+        ((), ("x.txt",), "1 file more: x.txt"),
+    ],
+)
+def test_other_names_are_listed(missing: tuple[str, ...], surplus: tuple[str, ...], words: str) -> None:
+    shared, none = {"result.mmd": Artefact(3)}, Figures({}, PAGE)
+    own, other = [{**shared, **dict.fromkeys(names, Artefact(1))} for names in (surplus, missing)]
+    found = simplest(of_files(own, other, none))
+    assert found is not None
+    assert found.text == words

@@ -1,0 +1,131 @@
+"""Relations between the ids, masks and grids of prompts."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, strategies
+
+from pytest_dsocr.describe.ids import Vocabulary, of_counts, of_grids, of_ids, of_mask
+from pytest_dsocr.describe.simplest import simplest
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+
+TOKENIZER = resolve(MINI).tokenizer
+VOCABULARY = Vocabulary(TOKENIZER, 2017)
+IMAGE, BOS = TOKENIZER.special.image, TOKENIZER.special.bos
+TEXT = TOKENIZER.encode("\nConvert this page, and that page, to text. " * 40)
+IDS = [BOS, *[IMAGE] * 693, *TEXT]
+NEWLINE = TOKENIZER.encode("\n")
+AT = 1_024
+
+
+def _with(at: int, *new: int) -> list[int]:
+    return [*IDS[:at], *new, *IDS[at:]]
+
+
+def _replaced(old: int, *new: int) -> list[int]:
+    return [one for token in IDS for one in (new if token == old else [token])]
+
+
+IDS_SAID: dict[str, tuple[Sequence[int], str, str]] = {
+    "second BOS": (_with(AT, BOS), "inserted", f"one token {BOS} (BOS) inserted at 1,024"),
+    "no BOS": (IDS[1:], "left-out", f"one token {BOS} (BOS) left out at 0"),
+    "at the end": (_with(len(IDS), BOS), "inserted", f"one token {BOS} (BOS) inserted at {len(IDS):,} (the end)"),
+    "one image token": (_with(5, IMAGE), "inserted", f"one token {IMAGE} (<image>) inserted among 693"),
+    "moved": ([BOS, *TEXT, *[IMAGE] * 693], "moved", "693 tokens"),
+    "reversed": (IDS[::-1], "reversed", "opposite order"),
+    "offset": ([one + 1 for one in IDS], "offset", f"{len(IDS):,} of {len(IDS):,} ids are +1"),
+    "alien": (_replaced(TEXT[1], 34_030), "replaced", "token 34030 in place of"),
+    "two for one": (_replaced(NEWLINE[0], 92, 110), "replaced", "2 tokens"),
+    "other ids": (
+        [one * 37 + 3_000 for one in IDS],
+        "other-vocabulary",
+        "outside the checkpoint's vocabulary of 2,017",
+    ),
+    "noise": ([IDS[0], *random.Random(1).choices(range(1900), k=900)], "anatomy", "the first 1 of"),
+}
+
+
+@pytest.mark.parametrize(("actual", "kind", "words"), IDS_SAID.values(), ids=IDS_SAID)
+def test_ids_are_described_by_the_simplest_relation(actual: Sequence[int], kind: str, words: str) -> None:
+    found = simplest(of_ids(actual, IDS, VOCABULARY))
+    assert found is not None
+    assert (found.kind, found.explains) == (kind, kind != "anatomy"), found
+    assert words in found.text
+
+
+def test_ids_beyond_the_vocabulary_are_counted_with_their_places() -> None:
+    found = simplest(of_ids(_replaced(TEXT[1], 34_030), IDS, VOCABULARY))
+    assert found is not None
+    assert f" at {IDS.count(TEXT[1])} places from " in found.text
+    assert found.text.endswith("; outside the checkpoint's vocabulary of 2,017")
+
+
+@pytest.mark.parametrize(
+    ("actual", "words"),
+    [
+        (272, "without the crops'"),
+        (420, "without the page's"),
+        (692, "without the separator"),
+        (1113, "2 x 4"),
+        (7, ""),
+    ],
+)
+def test_counts_are_grid_arithmetic(actual: int, words: str) -> None:
+    page = 273 if actual == 272 else actual
+    found = simplest(of_counts(page, DEEPSEEK_OCR.presets["gundam"], (2, 2)))
+    assert found is not None
+    assert words in found.text
+    assert found.explains is bool(words)
+
+
+MASK = [False, *[True] * 6, *[False] * 5]
+MASKS_SAID: dict[str, tuple[Sequence[bool], str, str]] = {
+    "earlier": ([*MASK[1:], False], "shifted", "the mask begins 1 position earlier"),
+    "later": ([False, False, *MASK[:-2]], "shifted", "2 positions later"),
+    "zero": ([False] * 12, "zero", "no position is marked; the reference marks 6"),
+    "inverted": ([not one for one in MASK], "inverted", "every position is inverted"),
+    "short": (
+        [False, *[True] * 5, *[False] * 6],
+        "ranges",
+        "positions 1 to 6 of 12 are marked; the reference marks 1 to 7",
+    ),
+}
+
+
+@pytest.mark.parametrize(("actual", "kind", "words"), MASKS_SAID.values(), ids=MASKS_SAID)
+def test_masks_are_described(actual: Sequence[bool], kind: str, words: str) -> None:
+    found = simplest(of_mask(actual, MASK, [IMAGE if one else 9 for one in MASK], IMAGE))
+    assert found is not None
+    assert found.kind == kind
+    assert words in found.text
+
+
+def test_a_mask_that_follows_other_ids_is_laid_to_them() -> None:
+    mask = [False, *[True] * 7, *[False] * 5]
+    found = simplest(of_mask(mask, MASK, [IMAGE if one else 9 for one in mask], IMAGE))
+    assert found is not None
+    assert found.kind == "follows-ids"
+
+
+@pytest.mark.parametrize(("actual", "kind"), [((3, 2), "exchanged"), ((1, 1), "whole"), ((2, 4), "replaced")])
+def test_grids_are_described(actual: tuple[int, int], kind: str) -> None:
+    found = simplest(of_grids([actual], [(2, 3)]))
+    assert found is not None
+    assert found.kind == kind
+
+
+ANY_IDS = strategies.lists(strategies.sampled_from([BOS, IMAGE, 65, 66, 10**9, -1]), max_size=20)
+
+
+@given(actual=ANY_IDS, expected=ANY_IDS)
+def test_any_ids_are_described_without_an_error(actual: list[int], expected: list[int]) -> None:
+    found = simplest(of_ids(actual, expected, VOCABULARY))
+    assert found is not None
+    assert 0 <= found.share <= 1
+    masks = [[one == IMAGE for one in of] for of in (actual, expected)]
+    marked = simplest(of_mask(masks[0], masks[1], actual, IMAGE))
+    assert marked is not None
+    assert 0 <= marked.share <= 1

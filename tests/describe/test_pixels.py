@@ -1,0 +1,123 @@
+"""Mistakes of preprocessing planted on a real page are described, and others are not taken for one of them."""
+
+from collections.abc import Callable, Mapping
+from io import BytesIO
+
+import pytest
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.inputs import normalise, views
+from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.pixels import describe_pixels
+from tests.describe.real import CUT, PRESET, crops, pixels, random
+
+CLIP_MEAN, CLIP_STD = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+SIDE = PRESET.view_size
+
+
+def rounded(levels: Tensor) -> Tensor:
+    """Return pixels of levels that are rounded and clipped."""
+    return normalise(levels.clamp(0, 255).round().to(torch.uint8))
+
+
+def padded(
+    color: int = 127, centring: tuple[float, float] = (0.5, 0.5), method: int = Image.Resampling.BICUBIC
+) -> Tensor:
+    """Return the page's view, padded in another way."""
+    page = ImageOps.pad(load_image(CUT), (SIDE, SIDE), method, color=(color,) * 3, centering=centring)
+    return _pixels(page)
+
+
+def _pixels(page: Image.Image) -> Tensor:
+    data = torch.frombuffer(bytearray(page.tobytes()), dtype=torch.uint8)
+    return normalise(data.view(1, SIDE, SIDE, 3).permute(0, 3, 1, 2).contiguous())
+
+
+def through(page: Image.Image) -> Tensor:
+    """Return the view of another page."""
+    return normalise(views(page, PRESET, (1, 1))[0])
+
+
+def jpeg() -> Tensor:
+    """Return the view of the page after it was compressed."""
+    data = BytesIO()
+    load_image(CUT).save(data, "JPEG", quality=90)
+    return through(load_image(data.getvalue()))
+
+
+def of_clip(levels: Tensor) -> Tensor:
+    """Normalise by CLIP's mean and deviation."""
+    mean, std = (torch.tensor(one)[:, None, None] for one in (CLIP_MEAN, CLIP_STD))
+    return ((levels / 255 - mean) / std).bfloat16()
+
+
+PLANTED: Mapping[str, tuple[Callable[[Tensor], Tensor], str, str]] = {
+    "float32": (lambda x: (x / 255 - 0.5) / 0.5, "unrounded", "not rounded to bfloat16"),
+    "from 0 to 1": (lambda x: (x / 255).bfloat16(), "levels", "from 0 to 1 instead"),
+    "levels": (lambda x: x.bfloat16(), "levels", "from 0 to 255 instead"),
+    "twice": (lambda x: ((x / 255 - 0.5) / 0.5 * 2 - 1).bfloat16(), "levels", "mean 0.750 and std 0.250"),
+    "CLIP's": (of_clip, "levels", "red: normalised with mean 0.481 and std 0.269"),
+    "gamma": (lambda x: rounded(255 * (x / 255) ** (1 / 2.2)), "levels", "gamma of 0.45"),
+    "inverted": (lambda x: rounded(255 - x), "levels", "inverted"),
+    "video": (lambda x: rounded(x.clamp(16, 235)), "levels", "not below 16 and not above 235"),
+    "lower": (lambda x: rounded(x - 1), "levels", "every level is 1 lower"),
+    "BGR": (lambda x: rounded(x.flip(1)), "colours", "red and blue are exchanged"),
+    "mirrored": (lambda x: rounded(x.flip(-1)), "turned", "flipped left to right"),
+    "transposed": (lambda x: rounded(x.mT), "turned", "x and y exchanged"),
+    "moved": (lambda x: rounded(x.roll((3, -2), (-2, -1))), "shifted", "2 px to the left and 3 px down"),
+    "bars": (lambda _: padded(128), "bars", "level 128 instead of 127"),
+    "squashed": (lambda _: _pixels(load_image(CUT).resize((SIDE, SIDE))), "bars", "fills the view, without bars"),
+    "smoothed": (lambda x: rounded((x + x.roll(1, -1) + x.roll(-1, -1)) / 3), "filtered", "smoother"),
+    "last axis": (lambda x: rounded(x).permute(0, 2, 3, 1), "transposed", "axes are in another order"),
+}
+
+
+def described(levels_changed: Callable[[Tensor], Tensor]) -> Description:
+    """Describe the changed view of the page."""
+    found = describe_pixels(levels_changed(crops()[0].float()), pixels()[0])
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_mistake_of_preprocessing_is_described(name: str) -> None:
+    plant, kind, words = PLANTED[name]
+    found = described(plant)
+    assert (found.kind, found.explains) == (kind, True), found.text
+    assert words in found.text
+
+
+OTHER: Mapping[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "bilinear": (lambda _: padded(method=Image.Resampling.BILINEAR), "smoother"),
+    "nearest": (lambda _: padded(method=Image.Resampling.NEAREST), "sharper, or aliased"),
+    "noise": (lambda x: rounded(x + 3 * random(*x.shape)), "4"),
+    "JPEG": (lambda _: jpeg(), "% of the values differ"),
+    "wider": (lambda _: through(load_image(CUT).resize((1141, 1101))), "inside of lines"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_the_size_and_the_place_of_any_other_difference_are_measured(name: str) -> None:
+    plant, words = OTHER[name]
+    found = described(plant)
+    assert (found.kind, found.explains) == ("anatomy", False), found.text
+    assert words in found.text
+
+
+def test_crops_in_another_order_and_single_ones_are_named() -> None:
+    right = pixels()[1][..., ::2, ::2]
+    for actual, kind, words in (
+        (right[[0, 2, 1, 3]], "reordered", "column by column instead of row by row"),
+        (right[[1, 0, 2, 3]], "reordered", "the expected views 1, 0, 2, 3"),
+        (right[1:], "left-out", "they are the expected views 1 to 3"),
+        (torch.cat([right[:1].flip(-1), right[1:]]), "turned", "only view 0 of 4 differs: the view is flipped"),
+    ):
+        found = describe_pixels(actual, right, (2, 2))
+        assert found is not None
+        assert (found.kind, found.explains) == (kind, True), found.text
+        assert words in found.text
+    assert describe_pixels(right, right) is None
+    assert not getattr(describe_pixels(right[..., :160], right), "explains", True)

@@ -1,0 +1,134 @@
+"""Relations between texts, and between the boxes in them."""
+
+import random
+import re
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, strategies
+
+from pytest_dsocr.describe.boxes import of_boxes
+from pytest_dsocr.describe.simplest import simplest
+from pytest_dsocr.describe.state import PageSeen, ReadingSeen, of_other_page, of_readings
+from pytest_dsocr.describe.texts import CHANGES, of_texts
+
+LINES = [f"Line {k}: <b>R&D</b> costs 1{k}% of “{k * 37 % 91}”, see C:\\x{k}" for k in range(12)]
+TEXT = "\n".join(LINES)
+SAID: dict[str, tuple[str, str, str]] = {
+    "cut": (TEXT[:102], "ends", f"it ends after 102 of {len(TEXT)} characters"),
+    "cut in a word": (TEXT[: TEXT.index("costs") + 3], "ends", "in the middle of 'costs'"),
+    "empty": ("", "empty", "nothing is read"),
+    "goes on": (TEXT + "\nThe end.", "goes-on", "for 9 characters"),
+    "late": (TEXT[10:], "begins-late", f"the first 10 of {len(TEXT)}"),
+    "all digits are 7": (re.sub("[0-9]", "7", TEXT), "as-one", "digits are '7'"),
+    "no line break": (TEXT.replace("\n", ""), "no-line-breaks", "every line break is missing, at 11 places"),
+    "escaped": (TEXT.replace("<", "&lt;"), "edited", "'&lt;' in place of '<' at 24 of 24 places"),
+    "html": (TEXT.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), "escaped-html", "as in HTML"),
+    "one word": (TEXT.replace("Line 7", "Row 7"), "edited", "at character"),
+    "backslash n": (TEXT.replace("\n", "\\n"), "line-breaks-escaped", "every line break is a backslash and an n"),
+    "lines": ("\n".join(sorted(LINES, reverse=True)), "reordered", "the same lines in another order"),
+    "rotated": (TEXT[50:] + TEXT[:50], "moved", "50 characters from 0 on moved to"),
+    "circle": (TEXT[:200] + "ab cd " * 40, "repeats", "40 times"),
+    "long end": (TEXT[:-9] + "q" * 9_000, "repeats", "'q' 9000 times"),
+    "two letters": (TEXT.replace("costs", "csots", 1), "moved", "1 character from"),
+    "noise": (TEXT[:99] + "".join(random.Random(1).choices("abcdefgh", k=300)), "anatomy", "the first 99 of"),
+}
+
+
+@pytest.mark.parametrize(("actual", "kind", "words"), SAID.values(), ids=SAID)
+def test_a_text_is_described_by_the_simplest_relation(actual: str, kind: str, words: str) -> None:
+    found = simplest(of_texts(actual, TEXT))
+    assert found is not None
+    assert (found.kind, found.explains) == (kind, kind != "anatomy"), found
+    assert words in found.text
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_each_change_of_a_whole_text_is_told_or_a_simpler_one_is(kind: str) -> None:
+    text = (
+        f'  A  b\\c\n\n<|ref|>t<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>![](images/0.jpg) é ﬁ &lt;q&gt; <"R&D">  \n{TEXT}\n'
+    )
+    actual = CHANGES[kind][1](text)
+    found = simplest(of_texts(actual, text))
+    assert found is not None
+    assert found.explains, found
+    if found.kind in CHANGES:
+        assert CHANGES[found.kind][1](text) == actual or found.share < 1
+
+
+BOXES = [("text", (k * 40.0 + 11, k * 60.0 + 20, k * 50.0 + 120, k * 61.0 + 90)) for k in range(9)]
+Labelled = Sequence[tuple[str, Sequence[float]]]
+
+
+def _changed(*formulas: str) -> Labelled:
+    names = ("x1", "y1", "x2", "y2")
+    return [(label, [eval(one, dict(zip(names, box, strict=True))) for one in formulas]) for label, box in BOXES]
+
+
+BOXES_SAID: dict[str, tuple[Labelled, str, str]] = {
+    "moved": (_changed("x1 + 3", "y1 - 2", "x2 + 3", "y2 - 2"), "moved", "moved by (+3, -2) of 999"),
+    "exchanged": (_changed("y1", "x1", "y2", "x2"), "axes-exchanged", "9 boxes: x and y exchanged"),
+    "sizes": (_changed("x1", "y1", "x2 - x1", "y2 - y1"), "as-sizes", "width and height"),
+    "mirrored": (_changed("999 - x2", "y1", "999 - x1", "y2"), "mirrored-across", "left to right"),
+    "scaled": (
+        _changed("int(x1 * 1.5)", "int(y1 * .8)", "int(x2 * 1.5)", "int(y2 * .8)"),
+        "scaled",
+        "x times 1.5, y times 0.",
+    ),
+    "clamped": (_changed(*(f"min({one}, 300)" for one in ("x1", "y1", "x2", "y2"))), "clamped", "to 300"),
+    "missing": (BOXES[:-2], "missing", "2 'text' of 9 missing, the others right"),
+    "one wrong": ([*BOXES[:-1], ("text", (1, 2, 3, 4))], "anatomy", "8 of the reference's 9 boxes are right"),
+}
+
+
+@pytest.mark.parametrize(("actual", "kind", "words"), BOXES_SAID.values(), ids=BOXES_SAID)
+def test_boxes_are_described_by_the_simplest_relation(actual: Labelled, kind: str, words: str) -> None:
+    found = simplest(of_boxes(actual, BOXES))
+    assert found is not None
+    assert (found.kind, found.explains) == (kind, kind != "anatomy"), found
+    assert words in found.text
+
+
+PAGES = {"a": PageSeen("one", 700), "b": PageSeen("two", 700), "c": PageSeen("three", 900)}
+READINGS: dict[str, tuple[Sequence[tuple[str, bool]], str]] = {
+    "second": (
+        [("", False), ("a", True), ("a", True), ("c", True)],
+        "as the second reading of the same page and later",
+    ),
+    "itself": ([("", False), ("a", True), ("b", False), ("a", True)], "directly after the same page"),
+    "another": ([("a", False), ("b", True), ("c", True), ("a", False)], "directly after another page"),
+    "as many": ([("a", False), ("c", False), ("b", True), ("a", False)], "after a page with as many tokens, 700"),
+    "all": ([("a", True), ("b", True)], ""),
+}
+
+
+@pytest.mark.parametrize(("made", "words"), READINGS.values(), ids=READINGS)
+def test_failing_readings_are_described_by_what_only_they_have(made: Sequence[tuple[str, bool]], words: str) -> None:
+    readings = [ReadingSeen(after, k, fails) for k, (after, fails) in enumerate(made, 3)]
+    found = simplest(of_readings(readings, "a", PAGES))
+    assert (found.text if found else "").startswith(f"wrong {words}" if words else "")
+    assert bool(found) is bool(words)
+
+
+def test_a_text_of_another_page_is_recognised() -> None:
+    [found] = of_other_page("two", "a", PAGES)
+    assert found.text == "the text is that of b, a page with as many tokens"
+    assert not [*of_other_page("one", "a", PAGES)]
+
+
+ANY_TEXT = strategies.text(alphabet="ab\n 07<&é\\\ud800", max_size=30)
+ANY_BOX = strategies.tuples(strategies.sampled_from("ab"), strategies.tuples(*[strategies.floats()] * 4))
+
+
+@given(actual=ANY_TEXT, expected=ANY_TEXT)
+def test_any_two_texts_are_described_without_an_error(actual: str, expected: str) -> None:
+    found = simplest(of_texts(actual, expected))
+    assert (found is None) is (actual == expected)
+    assert not found or (0 <= found.share <= 1 and found.text)
+
+
+@given(actual=strategies.lists(ANY_BOX, max_size=4), expected=strategies.lists(ANY_BOX, max_size=4))
+def test_any_boxes_are_described_without_an_error(actual: Labelled, expected: Labelled) -> None:
+    found = simplest(of_boxes(actual, expected))
+    assert found is not None
+    assert 0 <= found.share <= 1
