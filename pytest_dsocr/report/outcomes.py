@@ -247,7 +247,8 @@ def remarks(cases: Sequence[CaseResult], run: RunSides | None) -> Iterator[str]:
     if run is None:
         return
     if changed := _changed_files(run):
-        yield f"the live reference's code is not the vendor's; dsocr watch-vendor shows what differs in {listed(changed)}"
+        what = f"dsocr watch-vendor shows what differs in {listed(changed)}"
+        yield f"the live reference's code is not the vendor's; {what}"
     ring = family_named(run.checkpoint).cache.ring
     longest = max((case.tokens["reference"] or 0 for case in cases), default=0)
     if ring and 0 < longest <= ring:
