@@ -9,7 +9,7 @@ import base64
 import json
 import mimetypes
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -120,13 +120,26 @@ class ServerSubject:
         return answer.text.removesuffix(EOS)  # one that keeps special tokens may show this one too
 
     def ask(
-        self, case: Case, *, page: Path | str = "", stream: bool = False, answer: str = "", **body: Any
+        self,
+        case: Case,
+        *,
+        page: Path | str = "",
+        more: Sequence[Path] = (),
+        text: str = "",
+        stream: bool = False,
+        answer: str = "",
+        **body: Any,
     ) -> Completion:
         """Return the server's complete answer to a case, or to another ``page`` instead, which may be a URL.
 
-        ``answer`` is the start of the answer, ``body`` further fields. Raises ``StatusError`` if a field is refused.
+        ``more`` are further images, ``text`` replaces the prompt's text, ``answer`` is the start of the answer, and
+        ``body`` further fields. Raises ``StatusError`` if a field is refused.
         """
         asked = {**self._body(page or case.page, case.prompt, case.preset, case.max_new_tokens), **body}
+        if more or text:
+            *pictures, own = asked["messages"][0]["content"]
+            pictures += [_picture(one) for one in more]
+            asked["messages"] = [{"role": "user", "content": [*pictures, {**own, "text": text or own["text"]}]}]
         if answer:
             asked["messages"] = [*asked["messages"], {"role": "assistant", "content": answer}]
         found = self._chat.streamed(asked) if stream else self._chat.whole(asked)
@@ -134,17 +147,20 @@ class ServerSubject:
 
     def _body(self, page: Path | str, prompt: str, preset: Preset, max_new_tokens: int) -> dict[str, Any]:
         values = {**self._setup, **fields.of_page(page, prompt, preset, max_new_tokens)}
-        picture: fields.FieldValues = {"type": "image_url", "image_url": {"url": _data_url(page)}}
         text: fields.FieldValues = {"type": "text", "text": fields.filled(self._options.prompt, values)}
         body = {
             "model": self._model,
-            "messages": [{"role": "user", "content": [picture, text]}],
+            "messages": [{"role": "user", "content": [_picture(page), text]}],
             "max_tokens": max_new_tokens,
             "temperature": 0,
             "skip_special_tokens": False,
             **{name: _filled(value, values) for name, value in self._options.body.items()},
         }
         return {name: value for name, value in body.items() if value is not None}
+
+
+def _picture(page: Path | str) -> fields.FieldValues:
+    return {"type": "image_url", "image_url": {"url": _data_url(page)}}
 
 
 def _data_url(page: Path | str) -> str:

@@ -28,6 +28,7 @@ from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.rows import Group
 from pytest_dsocr.explain.search import NOT, NOTHING, Search, SearchResult, distance, distance_of_first
 from pytest_dsocr.explain.texts import explain_texts
+from pytest_dsocr.explain.together import together
 from pytest_dsocr.models import STAGES
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.names import ComparisonName, TensorName
@@ -72,7 +73,7 @@ def _of_inputs(engine: Engine[Any], case: Case, search: Search) -> SearchResult:
     order = ("pixels", "prompt") if what in (*PIXELS_OF, GRID) else ("prompt", "pixels")
     candidates = chain(*(groups(engine.family)[name] for name in order))
     near = NEAR_OF_PIXELS if what in PIXELS_OF else 0.0
-    answer = search.among(candidates, maker.measure, maker.without, near)
+    answer = search.among(candidates, maker.measure, maker.without, near, together)
     if not answer.found:
         return answer
     most = max(len(maker.equal[one]) for one in answer.found)
@@ -140,10 +141,16 @@ def _of_seam(clean: Clean, search: Search) -> SearchResult:
     candidates: Sequence[Mistake] = _candidates(groups(clean.engine.family)[segment.stage], what, has_blocks)
     if not (segment.stops or has_blocks):
         candidates = [*candidates, *in_one_block(candidates, clean.engine)]
-    answer = search.among(candidates, measure, without)
+    pairs = dict[str, Mistake]()
+
+    def join(one: Mistake, other: Mistake) -> Mistake | None:
+        return pairs.setdefault(both.id, both) if (both := together(one, other)) else None
+
+    answer = search.among(candidates, measure, without, join=join)
     if not answer.explained:
         return answer
-    beyond = {one.id: _beyond(segment, question, one) for one in candidates if one.id in answer.found}
+    known = chain(candidates, pairs.values())
+    beyond = {one.id: _beyond(segment, question, one) for one in known if one.id in answer.found}
     best = [one for one in answer.found if not beyond[one].startswith(NOT)] or answer.found
     return answer.keeping(best, beyond[best[0]])
 

@@ -76,6 +76,8 @@ class SearchResult:
     """Ids of the mistakes that were computed and are not in ``found``."""
     places: int | None = None
     """Number of places where a text or choices leave the engine's; None for tensors."""
+    unpaired: int = 0
+    """Number of pairs of mistakes that were not tried, if a pair was found."""
     beyond: str = ""
     """The next tensors that the mistake also explains, or :data:`NOT` and the one that it does not."""
 
@@ -87,6 +89,10 @@ class SearchResult:
         return replace(self, found=found, words=words, groups=groups, refuted=refuted, beyond=beyond)
 
 
+NEAREST = 2
+"""Number of mistakes that are tried with each other one, if none alone reproduces the divergence."""
+Join = Callable[[Mistake, Mistake], Mistake | None]
+"""Return two mistakes as one, or None if they cannot be."""
 NOTHING = SearchResult(0, 0, 0.0)
 """Result if no mistake of this kind is known."""
 
@@ -104,7 +110,12 @@ class Search:
     deadline: Deadline
 
     def among(
-        self, candidates: Iterable[Mistake], measure: Measure, without: float, near: float | None = None
+        self,
+        candidates: Iterable[Mistake],
+        measure: Measure,
+        without: float,
+        near: float | None = None,
+        join: Join | None = None,
     ) -> SearchResult:
         """Try the candidates in order. After one that is equal to the bit, try its kind next.
 
@@ -113,6 +124,7 @@ class Search:
             measure: distance of each; a candidate for which it raises does not count as tried.
             without: distance of the engine without a mistake.
             near: largest distance that counts as reproduced; the question's own by default.
+            join: makes two mistakes one; None to try no pairs.
         """
         every, found, raised, done = [*candidates], list[tuple[float, Mistake]](), list[str](), list[str]()
         left = [*self._left(every)]
@@ -132,15 +144,31 @@ class Search:
         untried = sum(one.id not in tried for one in every)
         computed = tuple(one.id for _, one in found)
         answer = SearchResult(len(found), untried, without, raised=tuple(raised), done=tuple(done), refuted=computed)
+        limit = min(self.question.near if near is None else near, without / TIMES_NEARER)
         least = min((apart for apart, _ in found), default=math.inf)
+        if join and least > limit and without > 0 and (pairs := [*_pairs(found, without, join)]):
+            paired = [*self._paired(pairs, measure)]
+            least_paired = min((apart for apart, _ in paired), default=math.inf)
+            if least_paired <= limit:
+                found, least = paired, least_paired
+                answer = replace(answer, unpaired=len(pairs) - len(paired))
         if least > without / SOMEWHAT_NEARER or least == math.inf:
             return answer
-        limit = min(self.question.near if near is None else near, without / TIMES_NEARER)
         same = [one for apart, one in found if apart <= max(AS_NEAR * least, EXACT if least else 0.0)]
         ids, words, groups = zip(*((one.id, one.words, one.group) for one in same), strict=True)
         others = tuple(one for one in computed if one not in ids)
         named = replace(answer, found=ids, words=words, groups=groups, refuted=others)
         return replace(named, error=least, explained=least <= limit)
+
+    def _paired(self, pairs: Iterable[Mistake], measure: Measure) -> Iterator[tuple[float, Mistake]]:
+        """Yield the distances of pairs; a pair that cannot be computed is infinitely far."""
+        for both in pairs:
+            if self.deadline.is_over:
+                return
+            try:
+                yield measure(both), both
+            except Exception:  # two mistakes may not fit each other
+                yield math.inf, both
 
     def _left(self, every: Iterable[Mistake]) -> Iterator[Mistake]:
         """Yield the candidates to try, each once: first those that explain the earlier pages."""
@@ -149,3 +177,16 @@ class Search:
         if done is not None:
             known = {*done, *only}
             yield from (one for one in every if one.id not in known)
+
+
+def _pairs(found: Iterable[tuple[float, Mistake]], without: float, join: Join) -> Iterator[Mistake]:
+    """Yield the nearest mistakes with each other one; of those that are all equally far, each with each."""
+    by_distance = sorted(found, key=lambda pair: pair[0])
+    nearer = [one for apart, one in by_distance if apart < without][:NEAREST]
+    every, seen = [one for _, one in by_distance], set[frozenset[str]]()
+    for one in nearer or [one for apart, one in by_distance if apart == math.inf]:
+        for other in every:
+            both = None if {one.id, other.id} in seen else join(one, other)
+            if both:
+                seen.add(frozenset({one.id, other.id}))
+                yield both

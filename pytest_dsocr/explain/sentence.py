@@ -115,7 +115,9 @@ def evidence_of(question: Question, answer: SearchResult) -> Evidence:
         odds = odds_of_places(answer.places, len({*before, *answer.done}))
     tried = {*answer.done, *(before if by_text else ())}
     unseen = len({other for one in answer.found for other in twins(one, by_text=by_text)} - tried)
-    return Evidence(answer.untried + unseen, len(answer.found), 1.0 if answer.beyond.startswith(NOT) else odds)
+    return Evidence(
+        answer.untried + answer.unpaired + unseen, len(answer.found), 1.0 if answer.beyond.startswith(NOT) else odds
+    )
 
 
 def _by_none(tried: int, what: str) -> str:

@@ -139,6 +139,8 @@ class ModelSpec:
     """The vendor's parameter that ends an image."""
     special: SpecialTokens
     vocab_size: int
+    prompt_ids: Mapping[str, tuple[int, ...]]
+    """Ids of the prompts' texts without their images, in the published vocabulary."""
     decoding: DecodePolicy
     """Rules by which the vendor's ``infer`` decodes."""
     cache: CachePolicy

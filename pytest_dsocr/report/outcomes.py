@@ -11,13 +11,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_dsocr.base.reading import Count
-from pytest_dsocr.base.words import listed
+from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.contract.prompt import CHECK_BOXES
+from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.records.config import MISSING
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName, TensorName
+from pytest_dsocr.reference.drift import read_json
+from pytest_dsocr.reference.environment import family_with
+from pytest_dsocr.reference.goldens import anchors_file
 from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, Fault, OutsideLimits
 from pytest_dsocr.report.file import Ending
+from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.words import rerun
 from pytest_dsocr.report.worker_report import FailureOrigin, WorkerReport
 
@@ -224,12 +229,33 @@ def _allowing(what: str, tests: Sequence[TestResult]) -> list[str]:
 NO_BOXES = f"no page has a box on either side, so equal boxes prove nothing; {CHECK_BOXES}"
 
 
-def remarks(cases: Sequence[CaseResult]) -> Iterator[str]:
+def _changed_files(run: RunSides) -> list[str]:
+    """Return the files of a live reference that are not as they were when the vendor's code was recorded."""
+    files = run.provenance.vendor_sha256 if run.reference == "live" else {}
+    if not files or not (path := anchors_file(family_with(files))).is_file():
+        return []
+    known = read_json(path).files
+    return [name for name, sha256 in files.items() if name not in known or known[name].sha256 != sha256]
+
+
+def remarks(cases: Sequence[CaseResult], run: RunSides | None) -> Iterator[str]:
     """Yield a sentence for each thing that the cases together cannot show."""
     if cases and not any(sides for case in cases for sides in case.boxes.values()):
         yield NO_BOXES
     for why, stages in not_by_block(cases).items():
         yield f"{listed([*stages])} {why}; what each stage gives is compared"
+    if run is None:
+        return
+    if changed := _changed_files(run):
+        what = f"dsocr watch-vendor shows what differs in {listed(changed)}"
+        yield f"the live reference's code is not the vendor's; {what}"
+    ring = family_named(run.checkpoint).cache.ring
+    longest = max((case.tokens["reference"] or 0 for case in cases), default=0)
+    if ring and 0 < longest <= ring:
+        yield (
+            f"the longest page has {count(longest, 'new token')}, so the cache's ring of {ring} was not exercised; "
+            f"add a page of more than {ring}, or raise --dsocr-max-new-tokens"
+        )
 
 
 def not_by_block(cases: Sequence[CaseResult]) -> Mapping[str, Collection[str]]:

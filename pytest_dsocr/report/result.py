@@ -156,7 +156,7 @@ class RunResult(RunTotals):
             flaky=[test.nodeid for test in self.flaky],
             skips=dict(self.skips),
             known_failures=dict(self.known_failures),
-            notes=[*self.notes, *remarks(self.cases)],
+            notes=[*self.notes, *remarks(self.cases, self.run)],
             causes=self.causes,
             cases=self.cases,
             tests=[test.judged(self.options, self.root) for test in self.tests.values()],

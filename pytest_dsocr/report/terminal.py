@@ -166,7 +166,7 @@ class Summary:
             failures = count(test.failed_before, "failure")
             yield from _labelled("FLAKY", f"{test.nodeid}: passed only when run again, after {failures}", NOTED)
         yield from _more(self.result.flaky)
-        notes = [*self.result.notes, *remarks(self.result.cases)]
+        notes = [*self.result.notes, *remarks(self.result.cases, self.result.run)]
         for note in notes[:MOST]:
             yield from _labelled("noticed", note, NOTED)
         yield from _more(notes)

@@ -98,10 +98,33 @@ def with_profile() -> Image.Image:
     return page
 
 
+def on_every_second(seen: str = "Castle With", hidden: str = "July") -> NDArray[np.bool_]:
+    """Return paper with words on all pixels but every second of every second row, and other words on these alone.
+
+    A filter makes the other words faint. To take the nearest pixel at half the size shows nothing else.
+    """
+    paper, other = ((sheet(text) == PAPER).repeat(2, 0).repeat(2, 1) for text in (seen, hidden))
+    at = np.zeros_like(paper)
+    at[1::2, 1::2] = True
+    drawn: NDArray[np.bool_] = np.where(at, other, paper)
+    return drawn
+
+
+def with_palette() -> Image.Image:
+    """Draw :func:`on_every_second` in two colours."""
+    page = Image.fromarray(on_every_second().astype(np.uint8))
+    page.putpalette([INK] * 3 + [PAPER] * 3)
+    return page
+
+
 def repeated() -> Image.Image:
     """Draw one word in two columns and seven rows."""
     word = np.pad(words("Random"), ((0, 0), (10, 0)), constant_values=PAPER)
     return Image.fromarray(np.pad(np.tile(word, (7, 2)), ((10, 70), (0, 30)), constant_values=PAPER))
+
+
+SAVED: Mapping[str, Mapping[str, Any]] = {"jpg": {"quality": 100}}
+"""Options that keep a page of 8 x 8 blocks of one level as it is."""
 
 
 class OddPage(NamedTuple):
@@ -111,12 +134,12 @@ class OddPage(NamedTuple):
     check: str
     """Hint if the subject reads another text."""
     preset: str = "tiny"
+    suffix: str = "png"
 
     def case(self, name: str, folder: Path, family: ModelSpec) -> Case:
         """Write the page losslessly into ``folder``, and return its case."""
-        page = self.draw()
-        path = folder / f"{name}.{'tif' if page.mode == 'CMYK' else 'png'}"
-        page.save(path, exif=page.getexif(), icc_profile=page.info.get("icc_profile"))
+        page, path = self.draw(), folder / f"{name}.{self.suffix}"
+        page.save(path, exif=page.getexif(), icc_profile=page.info.get("icc_profile"), **SAVED.get(self.suffix, {}))
         return make_case(path, DEEPSEEK_OCR.prompts["free"], sizes_of(self.preset, family), 60, family=family)
 
 
@@ -125,18 +148,28 @@ def cut(check: str, *placed: Any) -> OddPage:
     return OddPage(lambda: plain(*placed), check, "gundam")
 
 
+RGB_FIRST = "that a page of two levels or with a palette is made RGB before it is resized"
 LATER = "that the later of two equally near grids is chosen if the page covers more than half of its area"
 ODD_PAGES: Mapping[str, OddPage] = {
     "plain": OddPage(plain, ""),
     "turned": OddPage(turned, "EXIF orientation, a palette's transparency, and squashing of pages up to 640 px"),
     "transparent": OddPage(transparent, "that alpha is dropped and not blended"),
     "16_bit": OddPage(lambda: Image.fromarray(two_texts(65535, 300)), "that levels are clipped at 255 and not scaled"),
-    "cmyk": OddPage(cmyk, "that CMYK is converted as Pillow does it and not inverted"),
+    "cmyk": OddPage(cmyk, "that CMYK is converted as Pillow does it and not inverted", suffix="tif"),
     "with_profile": OddPage(with_profile, "that no ICC profile is applied"),
     "repeated": OddPage(repeated, "that no_repeat_ngram_size is 20 and counts prompt and output"),
     "exactly_640": cut("that a page is not cut if no side is longer than 640 px", "Castle With", 10, 40, 640, 640),
     "641_wide": cut("that a page is cut if one side is longer than 640 px", "Random", 10, 40, 641, 320, 2),
     "tie": cut(LATER, "Castle With", 10, 40, 1240, 496, 2),
+    "near_square": cut("that a page that is cut has two crops at least", "Castle With", 200, 300, 720, 720, 2),
+    "large_jpeg": OddPage(
+        lambda: plain("July", 400, 800, 2104, 2104, 8), "that a JPEG is decoded at its full size", "gundam", "jpg"
+    ),
+    "1_bit": OddPage(lambda: Image.fromarray(on_every_second()), RGB_FIRST),
+    "palette": OddPage(with_palette, RGB_FIRST),
+    "small": OddPage(
+        lambda: plain("Random", 4, 20, 200, 300), "that a page below 320 px is enlarged once, by a bicubic filter"
+    ),
     "between_grids": cut("the nearest grid by width over height", "Is South Weather", 445, 466, 1398, 560),
 }
 """All odd pages; ``odd-pages.json`` records the text that the vendor's code reads on each."""

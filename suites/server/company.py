@@ -19,10 +19,13 @@ CHECK = "prefix caches, padding, and rows of a batch, which may mix requests"
 
 
 def in_turn(asked: Asked) -> Comparison:
-    """Read each page twice, then each after another page; two pages of one size must give different texts."""
-    pages = [*asked.short, asked.first]
+    """Read each page twice, then each after another page; two pages of one size must give different texts.
+
+    The run's pages are read past :data:`LONG` tokens, where a ring that is kept from the first reading shows.
+    """
+    pages = [*asked.short, *asked.cases]
     twice = [page for page in pages for _ in range(2)]
-    compared = _compared(asked, "in_turn", [[page] for page in (*twice, *pages)])
+    compared = _compared(asked, "in_turn", [[page] for page in (*twice, *pages)], LONG)
     one, other = (asked(asked.odd[name]).text for name in ("plain", "blank"))
     return judged("in_turn", ["two pages of one size give one text"], "", CHECK) if one and one == other else compared
 

@@ -9,7 +9,7 @@ import pytest
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.plugin.check import Check
 
-from . import company, counts, logprobs, pictures, sampling
+from . import company, counts, logprobs, pictures, sampling, several
 from .asked import Asked, not_offered
 
 CHECKS: Mapping[str, Callable[[Asked], Comparison]] = {
@@ -19,6 +19,7 @@ CHECKS: Mapping[str, Callable[[Asked], Comparison]] = {
         *(sampling.temperature, sampling.ngram_rule, sampling.stop, sampling.streaming),
         *(company.in_turn, company.at_once, company.beside_a_long_one),
         *(pictures.jpeg, pictures.exif, pictures.url),
+        *(several.two_images, several.typed_mark),
         *(logprobs.logprobs, logprobs.logits, logprobs.continuation),
     )
 }

@@ -1,18 +1,21 @@
-"""Thirty mistakes of servers: of each the parts of :class:`~tests.adapters.serving.Right` that it gets wrong."""
+"""Mistakes of servers: of each the parts of :class:`~tests.adapters.serving.Right` that it gets wrong."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from PIL import Image
 
+from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from tests.adapters.server import TOKEN
 from tests.adapters.serving import FLIGHT, Right, engine
 
 BEFORE: dict[str, Any] = {}
+RING = 128
+"""Tokens that Unlimited-OCR's cache keeps."""
 
 
 def swapped(name: str, value: Any) -> Any:
@@ -43,6 +46,19 @@ def as_it_lies(own: Right, data: bytes) -> Image.Image:
 def small_jpeg(own: Right, data: bytes) -> Image.Image:
     page = Right.opened(own, data)
     return page.reduce(2).resize(page.size) if data.startswith(b"\xff\xd8") else page
+
+
+def unmarked(own: Right) -> Right:
+    found = Right(own.body)
+    found.text = own.text.replace(IMAGE, "").strip()
+    return found
+
+
+def is_warm(own: Right, ids: Sequence[int]) -> bool:
+    """Return whether a page was read past the ring before."""
+    was_read = len(ids) > RING and own.urls[0] in BEFORE
+    BEFORE.update(dict.fromkeys(own.urls[: len(ids) > RING]))
+    return was_read
 
 
 def by_host(own: Right, url: str) -> bytes:
@@ -92,6 +108,13 @@ PARTS: Mapping[str, Mapping[str, Any]] = {  # behind the name are the checks tha
     },
     "logprobs-of-the-next: logprobs": {"logprobs": lambda it, ids, of: Right.logprobs(it, ids, [*of[1:], *of[:1]])},
     "logprobs-of-heat: logits": {"logprobs": lambda it, ids, of: Right.logprobs(it, ids, [one / 0.7 for one in of])},
+    "drops-the-second: two_images": {"refused": lambda it: IMAGE in it.text},
+    "places-a-mark: typed_mark": {
+        "refused": lambda it: len(it.urls) > 1,
+        "reading": lambda it: Right.reading(unmarked(it)),
+        "usage": lambda it, prompt, said: Right.usage(it, prompt * (1 + (IMAGE in it.text)), said),
+    },
+    "warm-ring: in_turn": {"said": lambda it, ids: Right.said(it, ids[: RING if is_warm(it, ids) else None])},
     "unsorted-logprobs: logprobs": {"best": lambda it, logits: Right.best(it, logits)[::-1]},
 }
 MISTAKES: dict[str, type[Right]] = {"right": Right}

@@ -21,6 +21,7 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import pick
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
@@ -146,6 +147,10 @@ class Right:
     def pieces(self, text: str) -> list[str]:
         return re.findall(r"\s*\S+|\s+$", text)
 
+    def refused(self) -> bool:
+        """Whether a request has another number of images than one, or a typed mark."""
+        return len(self.urls) > 1 or IMAGE in self.text
+
     def result(self) -> tuple[str, str, dict[str, int], Any]:
         if not self.urls:
             return "", "stop", self.usage(1 + len(engine().tokenizer.encode(self.text)), 1), None
@@ -157,6 +162,9 @@ class Right:
         return text, self.reason(is_stopped or eos in tokens), self.usage(own.prompt_tokens, len(tokens)), logprobs
 
     def serve(self, handler: Handler) -> None:
+        if self.refused():
+            handler.send_error(400, "give one image and no mark of your own")
+            return
         FLIGHT.append(self)
         time.sleep(self.held_s)
         text, reason, usage, logprobs = self.result()

@@ -21,7 +21,17 @@ from suites.server.test_server import CHECKS, checked
 from tests.adapters.mistakes import MISTAKES, SILENT
 from tests.faults.trial import reference
 
-QUICK = ("right", "counts-one-less", "six-crops", "page-of-the-host", "keeps-the-stop", "logprobs-of-heat", "says-stop")
+SEVERAL = ("drops-the-second", "places-a-mark")
+QUICK = (
+    "right",
+    "counts-one-less",
+    "six-crops",
+    "page-of-the-host",
+    "keeps-the-stop",
+    "logprobs-of-heat",
+    "says-stop",
+    *SEVERAL,
+)
 """Mistakes that need one page. The others take 15 minutes on a loaded machine."""
 IS_WHOLE = "DSOCR_MISTAKES" in os.environ
 

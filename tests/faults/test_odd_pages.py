@@ -31,10 +31,19 @@ SHOWS = {
     "turned": ("pixels.opened-no-orientation", "pixels.opened-on-white", "pixels.not-squashed"),
     "transparent": tuple(f"pixels.opened-on-{ground}" for ground in ("white", "black", "grey")),
     "16_bit": ("pixels.opened-wide",),
-    "repeated": ("read.no-rule", "read.most-16", *(f"tokens.size-{n}" for n in (0, 3, 19, 21, 35))),
+    "repeated": (
+        "read.no-rule",
+        "read.most-16",
+        *(f"read.guard-{n}" for n in (4, 8, 16)),
+        *(f"tokens.size-{n}" for n in (0, 3, 19, 21, 35)),
+    ),
     "exactly_640": tuple(f"pixels.grid-{rule}" for rule in ("limit-639", "always", "always-first", "always-last")),
     "641_wide": tuple(f"pixels.grid-{rule}" for rule in ("limit-1024", "both-sides", "never")),
     "tie": tuple(f"pixels.grid-{rule}" for rule in ("tie-first", "tie-last", "most-2")),
+    "near_square": ("pixels.grid-from-one",),
+    "large_jpeg": ("pixels.opened-reduced",),
+    **dict.fromkeys(("1_bit", "palette"), ("pixels.opened-late",)),
+    "small": ("pixels.opened-enlarged",),
     "between_grids": tuple(f"pixels.grid-{rule}" for rule in ("log", "inverse", "rounded-1", "page-rounded-2", "ceil")),
 }
 """Mistakes of the catalogue, by the page that shows them."""

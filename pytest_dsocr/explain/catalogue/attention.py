@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.explain.catalogue.blocks import DTYPES, NARROW, TensorChange, rounded, unit
+from pytest_dsocr.explain.catalogue.exponentials import EXPONENTIALS, softmax_of
 from pytest_dsocr.explain.mistake import Target
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row, inside, kin, wraps
 from pytest_dsocr.layers.attention import repeat_heads
@@ -88,6 +89,10 @@ ATTENDED: MistakeTable = {
     "scale-twice": ("scores scaled twice", {"scale": lambda dim, heads: 1 / dim}),
     **{
         f"softmax-{key}": Row(f"a softmax in {key}", {"softmax": _softmax(dtype)}, key) for key, dtype in DTYPES.items()
+    },
+    **{
+        f"softmax-{key}": (f"a softmax of {words}", {"softmax": softmax_of(exp)})
+        for key, (words, exp) in EXPONENTIALS.items()
     },
     "softmax-one": Row(
         "a softmax with one more in its sum",

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.compare.verdict import Symptom
+from pytest_dsocr.explain.catalogue.exponentials import EXPONENTIALS, gelu_of, silu_of
 from pytest_dsocr.explain.mistake import NEVER_FILLED, Precision, Target
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row, inside, kin, runs
 from pytest_dsocr.layers.activations import quick_gelu
@@ -29,6 +30,11 @@ ACTIVATIONS: dict[str, Row] = {
     "quick": Row("the quick GELU, x * sigmoid(1.702 x),", quick_gelu, is_small=True),
     "1.7": Row("x * sigmoid(1.7 x)", lambda x: x * torch.sigmoid(1.7 * x), is_small=True),
     "silu": Row("SiLU", F.silu),
+    **{
+        f"quick-{key}": Row(f"the quick GELU of {words}", silu_of(exp, 1.702))
+        for key, (words, exp) in EXPONENTIALS.items()
+    },
+    **{f"tanh-{key}": Row(f"the GELU by tanh of {words}", gelu_of(exp)) for key, (words, exp) in EXPONENTIALS.items()},
     "relu": Row("ReLU", F.relu),
     "none": Row("nothing", lambda x: x),
 }

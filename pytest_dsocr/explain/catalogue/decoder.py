@@ -1,6 +1,6 @@
 """Mistakes of the decoder as it reads the prompt: embeddings, attention, rotary positions, the last norm, the head."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,9 +14,10 @@ from pytest_dsocr.explain.catalogue import blocks
 from pytest_dsocr.explain.catalogue.attention import add_decoder_attention, capped
 from pytest_dsocr.explain.catalogue.blocks import DTYPES, NOT_FINITE, TensorChange, rounded, rounding, unit
 from pytest_dsocr.explain.catalogue.experts import CAPACITIES, add_experts
+from pytest_dsocr.explain.catalogue.exponentials import EXPONENTIALS
 from pytest_dsocr.explain.catalogue.numbers import add_numbers, linear_in
 from pytest_dsocr.explain.catalogue.rotary import add_rotary
-from pytest_dsocr.explain.mistake import Target
+from pytest_dsocr.explain.mistake import Mistake, Target
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin, wraps
 from pytest_dsocr.layers.cache import KVCache
 from pytest_dsocr.models.spec import PREFILL
@@ -44,6 +45,10 @@ def prefill_mistakes() -> Group:
     blocks.add_flows(group, "the decoder")
     add_numbers(group, "the decoder")
     add_experts(group)
+    for key, (exponential, _) in EXPONENTIALS.items():
+        parts = [one for one in group if one.name in (f"softmax-{key}", f"experts-softmax-{key}", f"mlp-{key}")]
+        words = f"{exponential} in the decoder's attention, router and perceptrons"
+        group.add(f"exp-{key}", words, partial(_together, parts=parts), kind="exp")
     group.rows("", NO_LAST_NORM, last_norm, "back")
     group.rows("last-norm", LAST_NORMS, last_norm, "back")
     epsilons = {f"{eps:g}": Row(f"{eps:g}", eps, is_small=True) for eps in (1e-5, 1e-12, 1e-3)}
@@ -83,6 +88,10 @@ SCATTERS: MistakeTable = {
     "first-alone": ("vision's first feature at every image token", lambda e, at, f: _put(e, at, f[:1].expand_as(f))),
     "first-only": ("vision's features put at one image token alone", lambda e, at, f: _put(e, at, f, slice(1))),
     "shifted": ("vision's features one off, the last in front", lambda e, at, f: _put(e, at, f.roll(1, 0))),
+    "shifted-early": (
+        "each of vision's features at the place before its own, the first at the end",
+        lambda e, at, f: _put(e, at, f.roll(-1, 0)),
+    ),
     "zeros": ("zeros in place of vision's features", lambda e, at, f: _put(e, at, 0 * f)),
     **rounding("vision's features rounded to {}", lambda change: partial(_put_changed, change=change)),
     "scaled": (
@@ -103,6 +112,11 @@ def _scatters(on: Target, how: Scatter) -> None:
         return how(embeds[0], mask[0].nonzero().flatten(), features.to(embeds.dtype))[None]
 
     on.changes.set(pipeline, "scatter", scatter)
+
+
+def _together(on: Target, parts: Sequence[Mistake]) -> None:
+    for one in parts:
+        one.plant(on)
 
 
 def _whole(on: Target, change: TensorChange) -> None:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.explain.catalogue.blocks import TensorChange
+from pytest_dsocr.explain.catalogue.exponentials import EXPONENTIALS, silu_of, softmax_of
 from pytest_dsocr.explain.mistake import Target
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row, inside, runs, wraps
 from pytest_dsocr.layers import experts
@@ -149,6 +150,10 @@ ROUTES: MistakeTable = {
         for n in SHARES
     },
     "room-100": ("experts that take no more than 100 tokens", {"places": partial(_of_capacity, room=100)}),
+    **{
+        f"softmax-{key}": (f"a softmax over experts of {words}", {"shares": softmax_of(exp)})
+        for key, (words, exp) in EXPONENTIALS.items()
+    },
     "squared": ("the experts' weights applied twice", {"weigh": torch.square}),
     **{f"times-{n:g}": (f"routed experts multiplied by {n:g}", {"weigh": partial(torch.mul, other=n)}) for n in TIMES},
 }
@@ -169,6 +174,7 @@ MLPS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
     ),
     "relu": ("ReLU in place of SiLU", partial(_gated, act=F.relu)),
     "sigmoid": ("a sigmoid in place of SiLU", partial(_gated, act=torch.sigmoid)),
+    **{key: (f"SiLU of {words}", partial(_gated, act=silu_of(exp))) for key, (words, exp) in EXPONENTIALS.items()},
     "quick": ("the quick GELU in place of SiLU", partial(_gated, act=quick_gelu)),
     "no-gate": ("no gate", lambda m, x: m.down_proj(m.up_proj(x))),
     "no-up": ("the gate alone", lambda m, x: m.down_proj(F.silu(m.gate_proj(x)))),

@@ -1,11 +1,13 @@
 """Mistakes in the layout of vision's tokens in the prompt."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.compare.verdict import Symptom
@@ -24,7 +26,7 @@ SIGNS = {**NOT_FINITE, Symptom.SHUFFLED: ("page-first", "crops-in-turn", "newlin
 def fusion_mistakes() -> Group:
     """Return the mistakes of the layout."""
     group = Group(FUSION, SIGNS)
-    group.rows("", {key: Row(*row)._replace(needs_crops=True) for key, row in LAYOUTS.items()}, _lays_out)
+    group.rows("", {key: Row(*row)._replace(needs_crops=True) for key, row in LAYOUTS.items()}, lay_out)
     words = "vision of a page whose pixels sum to zero, where the vendor's gate lets none run"
     group.add("no-gate", words, _no_gate, needs_crops=True)
     return group
@@ -79,6 +81,30 @@ def _in_turn(crops: Tensor, grid: FusionGrid) -> Tensor:
     return crops.reshape(grid[1] * side, grid[0] * side, -1)
 
 
+def _reread(rows: Tensor, *, written: int, read: int) -> Tensor:
+    """Write ``[H, W, C]`` into zeros with a stride of ``W + written`` tokens, and read it with ``W + read``."""
+    height, width, _ = rows.shape
+    flat = F.pad(rows, (0, 0, 0, written)).flatten(0, 1)
+    flat = F.pad(flat, (0, 0, 0, height * read))
+    at = torch.arange(height)[:, None] * (width + read) + torch.arange(width)
+    return flat[at.to(rows.device)]
+
+
+def _strides() -> Iterator[tuple[str, Row]]:
+    """Yield rows of a map that are read as if they had no newline, or one that they have not."""
+    for key, with_or_without, written, read in (
+        ("no-newline", "without the newline", 1, 0),
+        ("newline", "with a newline that they do not have", 0, 1),
+    ):
+        words = f"read with the stride {with_or_without}"
+        reread = partial(_reread, written=written, read=read)
+        yield (
+            f"crops-stride-{key}",
+            Row(f"the crops' rows {words}", {"crops": lambda crops, grid, by=reread: by(mosaic(crops, grid))}),
+        )
+        yield f"page-stride-{key}", Row(f"the page's rows {words}", {"page": lambda page, by=reread: by(square(page))})
+
+
 LAYOUTS: MistakeTable = {
     "page-first": ("the whole page in front of the crops", {"order": "pcs"}),
     "separator-between": ("the separator between crops and page", {"order": "csp"}),
@@ -131,6 +157,7 @@ LAYOUTS: MistakeTable = {
         {"crops": lambda crops, grid: mosaic(crops, grid).transpose(0, 1)},
     ),
     "crops-backwards": ("crops in the opposite order", {"crops": lambda crops, grid: mosaic(crops.flip(0), grid)}),
+    **dict(_strides()),
     "crop-repeated": (
         "the first crop in the place of every one",
         {"crops": lambda crops, grid: mosaic(crops[:1].expand_as(crops), grid)},
@@ -143,7 +170,8 @@ LAYOUTS: MistakeTable = {
 }
 
 
-def _lays_out(on: Target, how: dict[str, Any]) -> None:
+def lay_out(on: Target, how: Mapping[str, Any]) -> None:
+    """Replace the vendor's layout by one with changes."""
     on.changes.set(pipeline, "fuse", replace(FusionLayout(), **how).fuse)
 
 

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from PIL import Image, ImageOps
 
 from pytest_dsocr.contract.image import GREY, load_image
+from pytest_dsocr.explain.catalogue.resampling import Kernel, cubic, resampled
 
 Page = Image.Image
 PageSize = tuple[int, int]
@@ -24,12 +25,12 @@ PageResize = Callable[[Page, PageSize], Page]
 
 def by_pillow(image: Page, size: PageSize, method: Image.Resampling = Image.Resampling.BICUBIC, **how: Any) -> Page:
     """Resize as the vendor does, or by another of Pillow's filters."""
-    return image.resize(size, method, **how)
+    return image.resize(size, method, **how).convert("RGB")
 
 
 def _by_torch(image: Page, size: PageSize, dtype: torch.dtype = torch.float32, **how: Any) -> Page:
     """Resize as torch does, rounded to whole levels; on bytes by torch's integer kernel, which is torchvision's."""
-    levels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)[None].to(dtype)
+    levels = torch.from_numpy(np.asarray(image.convert("RGB")).copy()).permute(2, 0, 1)[None].to(dtype)
     out = F.interpolate(levels, size=(size[1], size[0]), **how).float()
     return Image.fromarray(out[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy())
 
@@ -38,12 +39,20 @@ _by_bytes = partial(_by_torch, dtype=torch.uint8, antialias=True)
 BICUBIC, BILINEAR = Image.Resampling.BICUBIC, Image.Resampling.BILINEAR
 
 
+def _by_kernel(image: Page, size: PageSize, kernel: Kernel, **how: bool) -> Page:
+    """Resize in one pass, rounded up from a half at its end alone; Pillow rounds between rows and columns as well."""
+    levels = torch.from_numpy(np.asarray(image.convert("RGB")).copy()).permute(2, 0, 1)
+    out = resampled(levels, (size[1], size[0]), kernel, **how)
+    return Image.fromarray((out.clamp(0, 255) + 0.5).floor().byte().permute(1, 2, 0).numpy())
+
+
 def _by_transform(image: Page, size: PageSize, method: Image.Resampling = BICUBIC) -> Page:
     """Resize without looking at more than a pixel's neighbours."""
     scale = (image.width / size[0], 0.0, 0.0, 0.0, image.height / size[1], 0.0)
     return image.transform(size, Image.Transform.AFFINE, scale, method)
 
 
+PILLOW = partial(cubic, a=-0.5)
 RESIZES: dict[str, tuple[str, PageResize]] = {
     **{
         f"pillow-{method.name.lower()}": (f"Pillow's {method.name.lower()} filter", partial(by_pillow, method=method))
@@ -59,6 +68,16 @@ RESIZES: dict[str, tuple[str, PageResize]] = {
     "transform-bicubic": ("Pillow's bicubic filter without antialias", _by_transform),
     "transform-bilinear": ("Pillow's bilinear filter without antialias", partial(_by_transform, method=BILINEAR)),
     "torch-nearest": ("torch's nearest", partial(_by_torch, mode="nearest")),
+    "one-pass": ("Pillow's bicubic kernel in one pass", partial(_by_kernel, kernel=PILLOW, antialias=True)),
+    "no-antialias": ("Pillow's bicubic kernel without antialias", partial(_by_kernel, kernel=PILLOW)),
+    "opencv-antialias": (
+        "OpenCV's bicubic kernel with antialias",
+        partial(_by_kernel, kernel=partial(cubic, a=-0.75), antialias=True),
+    ),
+    "mitchell": (
+        "Mitchell's bicubic kernel with antialias, as stb does",
+        partial(_by_kernel, kernel=partial(cubic, a=-1 / 3, b=1 / 3), antialias=True),
+    ),
     "gap-2": ("Pillow's reducing_gap of 2", partial(by_pillow, reducing_gap=2.0)),
     "gap-3": ("Pillow's reducing_gap of 3", partial(by_pillow, reducing_gap=3.0)),
 }
@@ -102,6 +121,26 @@ def _jpeg(image: Page, quality: int = 75, read: Callable[[Page], Page] = load_im
     return Image.open(written).convert("RGB")
 
 
+def _late(image: Page) -> Page:
+    """Keep two levels or a palette, for which Pillow resizes to the nearest pixel."""
+    return ImageOps.exif_transpose(image) if image.mode in ("1", "P") else load_image(image)
+
+
+def _reduced(image: Page, least_px: int = 1024) -> Page:
+    """Decode a JPEG at a half, a quarter or an eighth of its size, if both sides stay as long as a view."""
+    image.draft(None, (least_px, least_px))
+    return load_image(image)
+
+
+def _enlarged(image: Page, below_px: int = 320) -> Page:
+    """Enlarge a small page bilinearly, before it is resized rightly."""
+    opened = load_image(image)
+    if max(opened.size) >= below_px:
+        return opened
+    share = 2 * below_px / max(opened.size)
+    return opened.resize((round(opened.width * share), round(opened.height * share)), BILINEAR)
+
+
 STORED = "the page written as a JPEG of quality {}, its EXIF orientation left alone"
 OPENINGS: dict[str, tuple[str, Callable[[Page], Page]]] = {
     "no-orientation": ("the EXIF orientation left alone", _as_stored),
@@ -121,5 +160,8 @@ OPENINGS: dict[str, tuple[str, Callable[[Page], Page]]] = {
     "jpeg-90": ("the page written as a JPEG of quality 90 and read again", partial(_jpeg, quality=90)),
     "jpeg-75-stored": (STORED.format(75), partial(_jpeg, read=_as_stored)),
     "jpeg-95-stored": (STORED.format(95), partial(_jpeg, quality=95, read=_as_stored)),
+    "late": ("a page of two levels or with a palette resized before it is made RGB", _late),
+    "reduced": ("a large JPEG decoded at a part of its size", _reduced),
+    "enlarged": ("a page below 320 px enlarged by a bilinear filter first", _enlarged),
     "six-bits": ("levels of 6 bits", lambda image: load_image(image).point(lambda level: level // 4 * 4)),
 }

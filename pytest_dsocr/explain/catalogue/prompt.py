@@ -1,14 +1,15 @@
 """Mistakes of the prompt: its text, its ids, the number of image tokens, and the mask."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.presets import Grid, Layout, Preset
-from pytest_dsocr.contract.prompt import IMAGE, TextTokenizer, prompt_ids, split_at_images
-from pytest_dsocr.explain.mistake import Target
+from pytest_dsocr.contract.prompt import IMAGE, SpecialTokens, TextTokenizer, prompt_ids, split_at_images
+from pytest_dsocr.explain.mistake import Mistake, Target
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin
 from pytest_dsocr.models.spec import ModelSpec
 
@@ -35,7 +36,16 @@ def prompt_mistakes(family: ModelSpec) -> Group:
     group.rows("", {key: row for key, row in TEXTS.items() if key not in of_others}, _text)
     group.add("not-stripped", "the prompt not stripped", _raw)
     group.add("encoded-whole", "the prompt encoded as a whole, not piece by piece", _whole_text)
-    group.add("special-as-text", "special tokens of the prompt read as plain text", _special_as_text)
+    group.add(
+        "special-as-text",
+        "special tokens of the prompt read as plain text",
+        partial(_tokenizes, change=_special_as_text),
+    )
+    for key, words, change in (
+        ("published", "the prompt's ids of the published vocabulary", _published),
+        ("ids-published", f"{family.special.image} in place of the image's tokens", _published_image),
+    ):
+        group.add(key, words, partial(_tokenizes, change=partial(change, family=family)))
     prompts = {
         key: (repr(prompt), prompt)
         for key, prompt in {**(family.based_on.prompts if family.based_on else {}), **family.prompts}.items()
@@ -114,6 +124,11 @@ BUILT: MistakeTable = {
 }
 
 
+def is_built(one: Mistake) -> bool:
+    """Return whether a mistake changes the ids of a prompt, and not its text."""
+    return one.group == "prompt" and one.how in [row[1] for row in BUILT.values()]
+
+
 def _after(on: Target, change: Built) -> None:
     build = prompt_ids
 
@@ -141,7 +156,7 @@ def _around(front: str, behind: str) -> Rendered:
 
 
 OF_MARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-    f"{IMAGE}\n": (("newline",), ("no-newline", "two-newlines", "space-for-newline")),
+    f"{IMAGE}\n": (("newline",), ("no-newline", "two-newlines", "space-for-newline", "escaped")),
     "<|grounding|>": ((), ("no-grounding",)),
 }
 """Rows that are no mistakes, by a part of the prompts: if a model's prompts have it, and if they do not."""
@@ -158,6 +173,10 @@ TEXTS: dict[str, tuple[str, Rendered]] = {
     "trailing-space": ("a space behind the prompt", _last(lambda one: one + " ")),
     "no-stop": ("the prompt's last full stop left out", _last(lambda one: one.removesuffix("."))),
     "added": ("a sentence added behind the prompt", _last(lambda one: one + " Only output the raw text.")),
+    "escaped": (
+        "a backslash and an n in place of each newline",
+        lambda pieces: [one.replace("\n", "\\n") for one in pieces],
+    ),
     "carriage": (
         "a carriage return in front of each newline",
         lambda pieces: [one.replace("\n", "\r\n") for one in pieces],
@@ -197,19 +216,43 @@ def _whole_text(on: Target) -> None:
     on.changes.set(inputs, "prompt_ids", made)
 
 
-def _special_as_text(on: Target) -> None:
+@dataclass(frozen=True)
+class OtherTokenizer:
+    """Tokenizer that encodes otherwise."""
+
+    special: SpecialTokens
+    encode: Callable[[str], list[int]]
+    decode: Callable[[Sequence[int]], str]
+
+
+def _tokenizes(on: Target, change: Callable[[TextTokenizer], OtherTokenizer]) -> None:
     build = prompt_ids
 
     def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> PromptIds:
-        class Plain:
-            special, decode = tokenizer.special, tokenizer.decode
-
-            def encode(self, text: str) -> list[int]:
-                return [one for part in text.replace("<|", "<\0|").split("\0") for one in tokenizer.encode(part)]
-
-        return build(pieces, counts, Plain())
+        return build(pieces, counts, change(tokenizer))
 
     on.changes.set(inputs, "prompt_ids", made)
+    on.changes.set(inputs, "check_inputs", lambda *_: None)
+
+
+def _special_as_text(own: TextTokenizer) -> OtherTokenizer:
+    def encode(text: str) -> list[int]:
+        return [one for part in text.replace("<|", "<\0|").split("\0") for one in own.encode(part)]
+
+    return OtherTokenizer(own.special, encode, own.decode)
+
+
+def _published(own: TextTokenizer, family: ModelSpec) -> OtherTokenizer:
+    """Return the published vocabulary as far as it is known: the special ids, and those of the model's prompts."""
+
+    def encode(text: str) -> list[int]:
+        return [*family.prompt_ids.get(text, own.encode(text))]
+
+    return OtherTokenizer(family.special, encode, own.decode)
+
+
+def _published_image(own: TextTokenizer, family: ModelSpec) -> OtherTokenizer:
+    return OtherTokenizer(replace(own.special, image=family.special.image), own.encode, own.decode)
 
 
 def _other_prompt(on: Target, prompt: str) -> None:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
@@ -18,7 +20,8 @@ from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin
 from pytest_dsocr.models.spec import ModelSpec
 
 TAGS = ("<td>", "</td>")
-SIZES, PENALTIES = (35, 19, 21, 10, 30, 3, 4, 5, 2, 8, 15, 25, 40), (1.05, 1.1, 1.2, 1.3, 1.5)
+SIZES, PENALTIES = (35, 19, 21, 10, 30, 3, 4, 5, 2, 1, 8, 15, 25, 40), (1.05, 1.1, 1.2, 1.3, 1.5)
+GUARDS = (4, 8, 16)
 WINDOWS = (100, 64, 128, 50, 256)
 LIMITS = (16, 20, 32, 50, 64, 100, 128, 256, 512, 1024)
 
@@ -92,6 +95,12 @@ class ReadingRule:
         return int(logits.argmax())
 
 
+def _is_stuck(text: str, times: int) -> bool:
+    """Return whether a text ends with one word this often, where a guard against repetition stops it."""
+    last = text.split()[-times:]
+    return len(last) == times and len({*last}) == 1
+
+
 RULES: MistakeTable = {
     "no-rule": ("no n-gram rule", {"size": 0}),
     "generated-alone": ("an n-gram rule that does not count the prompt", {"prompt_counts": False}),
@@ -109,7 +118,7 @@ READINGS: MistakeTable = {
     "blind": ("a prompt read a second time without the image's features", {"blind": True}),
     "redecoded": ("the prompt's last token decoded once more for the first token", {"redecoded": True}),
     "window-30-90": Row("an n-gram rule of 30 tokens that looks back 90", {"size": 30, "window": 90}, kind="window"),
-    **kin("size", {f"{n}": (f"an n-gram rule of {n} tokens in place of {{own}}", {"size": n}) for n in SIZES}),
+    **kin("size", {f"{n}": (f"an n-gram rule of {count(n, 'token')} in place of {{own}}", {"size": n}) for n in SIZES}),
     **kin("penalty", {f"{n:g}": (f"a penalty of {n:g} on tokens that were said", {"penalty": n}) for n in PENALTIES}),
     **{
         f"penalty-said-{n:g}": Row(
@@ -127,6 +136,13 @@ READINGS: MistakeTable = {
     "paragraph": ("an output that ends at the first empty line", {"stop": lambda text: "\n\n" in text}),
     "line": ("an output that ends at the first newline", {"stop": lambda text: "\n" in text}),
     "first-span": ("an output that ends with the first span", {"stop": lambda text: "<|/det|>" in text}),
+    **kin(
+        "guard",
+        {
+            f"{n}": (f"an output that ends once a word comes {n} times in a row", {"stop": partial(_is_stuck, times=n)})
+            for n in GUARDS
+        },
+    ),
     "ceiling-1024": ("an output that ends where it has 1024 tokens with the prompt", {"most_with_prompt": 1024}),
     "last-of-equals": ("the last of equally good tokens", {"last_of_equals": True}),
     "draw": ("a token drawn in place of the best", {"seed": 0}),

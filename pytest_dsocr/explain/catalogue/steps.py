@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.catalogue.blocks import rounding
@@ -57,7 +58,7 @@ def token_mistakes(family: ModelSpec) -> Group:
     """Return the mistakes of the policy: the length of forbidden n-grams, and the end."""
     group, own = Group("tokens", OF_TOKENS), family.decoding.no_repeat_ngram_size
     for size in (one for one in SIZES if one != own):
-        words = f"an n-gram rule of {size} tokens in place of {own or 'none'}" if size else "no n-gram rule"
+        words = f"an n-gram rule of {count(size, 'token')} in place of {own or 'none'}" if size else "no n-gram rule"
         group.add(f"size-{size}", words, partial(_policy, no_repeat_ngram_size=size), kind=RULE)
     for window in () if own else WINDOWS_OF_CARD:
         words = f"an n-gram rule of 35 tokens within the last {window}, as the model's card asks for, in place of none"
@@ -74,7 +75,7 @@ def _policy(on: Target, **how: int) -> None:
 RULE = "rule"
 """Kind of the mistakes of the n-gram rule."""
 WINDOWS_OF_CARD = (128, 1024)
-SIZES = (0, 2, 3, 4, 5, 6, 8, 10, 12, 15, 16, 18, 19, 21, 22, 25, 30, 32, 35, 40, 50, 64)
+SIZES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 16, 18, 19, 21, 22, 25, 30, 32, 35, 40, 50, 64)
 Position = Callable[[Target, int], float]
 """Change the position of a step's token."""
 

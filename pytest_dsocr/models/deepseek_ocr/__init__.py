@@ -80,6 +80,13 @@ FAMILY = ModelSpec(
     separator="view_seperator",
     special=SpecialTokens(bos=0, eos=1, pad=2, image=128815),
     vocab_size=129280,
+    prompt_ids={
+        "\n<|grounding|>Convert the document to markdown.": (201, 128820, 21842, 270, 4940, 304, 2121, 7919, 16),
+        "\n<|grounding|>OCR this image.": (201, 128820, 119316, 566, 4609, 16),
+        "\nFree OCR.": (201, 21431, 126041, 16),
+        "\nParse the figure.": (201, 68779, 270, 5991, 16),
+        "\nDescribe this image in detail.": (201, 72188, 566, 4609, 295, 6271, 16),
+    },
     decoding=DecodePolicy(eos_id=1, no_repeat_ngram_size=20, max_new_tokens=8192),
     cache=CachePolicy(),
     vendor=Vendor(

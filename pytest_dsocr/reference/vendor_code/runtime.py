@@ -45,6 +45,18 @@ from pytest_dsocr.reference.vendor_code.observe import VendorRun, observe_infer
 FLOP_TOKENS = 2  # the prefill's and one of a decode step
 
 
+def check_ring(config: Any, ring: int | None) -> None:
+    """Raise ``DsocrError`` if ``infer`` ran a model without its ring, or with another one.
+
+    The decoder takes the ring's size from the config, where ``infer`` puts it. Without it, it attends to all tokens.
+    """
+    if ring is not None and (own := getattr(config, "_ring_window", None)) != ring:
+        raise DsocrError(
+            f"the code in this folder ran with a ring of {own or 'no'} tokens, and the model keeps {ring}; "
+            "it is no reference; give the vendor's own files"
+        )
+
+
 @dataclass(frozen=True)
 class VendorRuntime:
     """The vendor's loaded model and tokenizer.
@@ -58,6 +70,8 @@ class VendorRuntime:
     provenance: Provenance
     """Provenance of its answers."""
     on_progress: OnProgress
+    ring: int | None = None
+    """Generated tokens that the model's cache keeps; None for all."""
 
     @classmethod
     def load(
@@ -88,7 +102,8 @@ class VendorRuntime:
         model = load_vendor_model(code, found, device=device, dtype=dtype, attention=attention, on_progress=weights)
         of_code = {"vendor_sha256": code.sha256, "overrides": _overrides(code, found, device, dtype)}
         made = provenance_of(found, device_class(device), dtype, attention, command, **of_code)
-        return cls(model, vendor_tokenizer(found), special.image, made, on_progress)
+        ring = found.architecture.family.cache.ring
+        return cls(model, vendor_tokenizer(found), special.image, made, on_progress, ring)
 
     def observe(self, case: Case, *, keep_values: bool = False, out: Path | None = None) -> ReferenceResult:
         """Run ``infer`` and return the result.
@@ -130,9 +145,9 @@ class VendorRuntime:
         def on_stage(stage: str, times: int) -> None:
             self.on_progress(stage, times, case.max_new_tokens if stage == "token" else None)
 
-        return observe_infer(
-            self.model, self.tokenizer, case, out, image_id=self.image_id, on_stage=on_stage, **options
-        )
+        run = observe_infer(self.model, self.tokenizer, case, out, image_id=self.image_id, on_stage=on_stage, **options)
+        check_ring(self.model.config, self.ring)
+        return run
 
 
 def _output(run: VendorRun, folder: Path, result: str) -> Output:

@@ -62,8 +62,6 @@ def _tokens(
     own, of_patches = (table[-1:], table[:-1]) if positioned == "end-class" else (table[:1], table[1:])
     grid = int(len(of_patches) ** 0.5)
     of_grid = resize_grid(of_patches.view(grid, grid, width), side).reshape(-1, width)
-    if positioned == "first":
-        of_grid = of_patches[: side * side]
     if positioned == "none":
         of_grid = 0 * of_grid
     if positioned in ("none", "grid"):
@@ -80,9 +78,6 @@ EMBEDDINGS: MistakeTable = {
     "unplaced": ("CLIP without positions", {"positioned": "none"}),
     "class-position-last": Row(
         "the last of CLIP's positions taken for the class token's", {"positioned": "end-class"}, needs_crops=True
-    ),
-    "positions-in-a-row": Row(
-        "CLIP's first positions in a row, not resized", {"positioned": "first"}, needs_crops=True
     ),
     "features-turned": ("SAM's features given to CLIP column by column", {"order": lambda x: _flat(x.transpose(2, 3))}),
     "features-reshaped": (

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pytest_dsocr.explain.catalogue.attention import ATTENDED, LETTERS, attended
 from pytest_dsocr.explain.catalogue.blocks import TensorChange, rounding
+from pytest_dsocr.explain.catalogue.resampling import cubic, resampled, triangle
 from pytest_dsocr.explain.mistake import Precision, Target
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row, inside, kin, runs
 from pytest_dsocr.layers import sam
@@ -145,6 +146,24 @@ def _strided(table: Tensor, size: int) -> Tensor:
     return table[at][:, at]
 
 
+def _restrided(table: Tensor, size: int, stride: Callable[[int, int], int]) -> Tensor:
+    """Read a row of ``size`` entries every ``stride(side, size)`` entries of the flattened table."""
+    flat, steps = table.flatten(0, 1), torch.arange(size)
+    at = steps[:, None] * stride(len(table), size) + steps
+    return flat[at.clamp_max(len(flat) - 1)]
+
+
+STRIDES: dict[str, tuple[str, Callable[[int, int], int]]] = {
+    "in-a-row": ("the view's side", lambda side, size: size),
+    "stride-newline": ("the view's side and one more", lambda side, size: size + 1),
+    "stride-class": ("the table's side and one more", lambda side, size: side + 1),
+}
+
+
+def _by_kernel(table: Tensor, size: int, **how: Any) -> Tensor:
+    return resampled(table.permute(2, 0, 1), (size, size), **how).permute(1, 2, 0)
+
+
 def _beyond(table: Tensor, size: int, places: Callable[[Tensor, int], Tensor]) -> Tensor:
     """Take the rows and columns ``places`` for a view larger than the table; resize it rightly for other views."""
     at = places(torch.arange(size), len(table))
@@ -181,6 +200,13 @@ def grid_variants() -> Iterator[tuple[str, Row]]:
         _of_crops("resized by a scale factor of a little more than the size", _unless_equal(_by_scale)),
     )
     yield "strided", _of_crops("read in steps, not resized", _unless_equal(_strided))
+    for key, (words, stride) in STRIDES.items():
+        resize = _unless_equal(partial(_restrided, stride=stride))
+        yield key, _of_crops(f"read in rows that start every {words}, not resized", resize)
+    pillow = _unless_equal(partial(_by_kernel, kernel=partial(cubic, a=-0.5)))
+    yield "no-antialias", _of_crops("resized by Pillow's bicubic kernel without antialias", pillow)
+    asymmetric = _unless_equal(partial(_by_kernel, kernel=triangle, half_pixel=False))
+    yield "asymmetric", _of_crops("resized bilinear without half-pixel centres", asymmetric)
     narrow = _planes(torch.bfloat16, mode="bicubic", antialias=True)
     yield "in-bfloat16", _of_crops("resized in bfloat16", narrow, "bfloat16")
     for key, row in CHANGED.items():
