@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -77,7 +78,7 @@ class SearchResult:
     places: int | None = None
     """Number of places where a text or choices leave the engine's; None for tensors."""
     unpaired: int = 0
-    """Number of pairs of mistakes that were not tried, if a pair was found."""
+    """Number of pairs of the stage's mistakes that were not tried, if a pair was found; it is no proof then."""
     beyond: str = ""
     """The next tensors that the mistake also explains, or :data:`NOT` and the one that it does not."""
 
@@ -150,8 +151,9 @@ class Search:
             paired = [*self._paired(pairs, measure)]
             least_paired = min((apart for apart, _ in paired), default=math.inf)
             if least_paired <= limit:
-                found, least = paired, least_paired
-                answer = replace(answer, unpaired=len(pairs) - len(paired))
+                single, found, least = found, paired, least_paired
+                every_pair = sum(bool(join(a, b) or join(b, a)) for (_, a), (_, b) in combinations(single, 2))
+                answer = replace(answer, unpaired=every_pair - len(paired))
         if least > without / SOMEWHAT_NEARER or least == math.inf:
             return answer
         same = [one for apart, one in found if apart <= max(AS_NEAR * least, EXACT if least else 0.0)]

@@ -112,6 +112,27 @@ TENSOR = SearchResult(3, 0, WITHOUT, ("sam.b",), ("the mistake b",), ("sam",), 0
 TEXT = replace(TENSOR, places=20)
 
 
+def both(one: Mistake, other: Mistake) -> Mistake | None:
+    return (
+        None if one is other else replace(one, name=f"{one.name}+{other.name}", words=f"{one.words}, and {other.words}")
+    )
+
+
+@pytest.mark.parametrize(("names", "is_proven"), [("abc", True), ("abcd", False)])
+def test_a_pair_is_proven_only_if_every_pair_was_tried(names: str, is_proven: bool) -> None:
+    """The two nearest are tried with each other one; with four mistakes the pair of the last two is left."""
+
+    def measure(one: Mistake) -> float:
+        return {"a+b": 0.0, "a": 0.01, "b": 0.02}.get(one.name, 0.03)
+
+    question = Question(PAGE, "clip.page/0", 3, 20, NEAR)
+    search = Search(question, Deadline(60))
+    answer = search.among([known(f"clip.{name}") for name in names], measure, WITHOUT, join=both)
+    said = sentence.of_search(question, answer)
+    assert said is not None
+    assert (said.mistakes, said.is_proven) == (("clip.a+b",), is_proven)
+
+
 @pytest.mark.parametrize(
     ("answer", "what", "proven"),
     [
