@@ -16,7 +16,6 @@ from pytest_dsocr.adapters.dump import MORE_TOKENS, write
 from pytest_dsocr.adapters.dump_files import LENGTHS, LOGITS, TOKENS
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
@@ -30,6 +29,7 @@ from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import NotOfferedError, Setup
 from suites.cache import test_contents, test_pages
 from suites.cache.walk import Walk
+from tests.cache.own import EXACT
 from tests.held import held
 
 Array = np.ndarray[Any, Any]
@@ -213,7 +213,7 @@ def test_a_command_is_run_again_for_more_tokens_and_for_the_page_before(mistake:
     check: Any = made.extend
     walk = Walk.along(subject, TWO[0], family=DEEPSEEK_OCR)
     test_contents.test_it_grows_by_one_in_every_layer_a_step(walk, KvProbe, check)
-    test_pages.test_a_prefill_begins_with_an_empty_cache(TWO, walk, tolerances("float32"), subject, check)
+    test_pages.test_a_prefill_begins_with_an_empty_cache(TWO, walk, EXACT, subject, check)
     assert {one.what for one in made if one.verdict is Verdict.MATCH} >= (STEPS | OF_A_PAGE) - expected
     assert {one.what for one in made if not one.passes} == expected
 

@@ -12,6 +12,7 @@ from pytest_dsocr.base.files import seal, sha256, unseal
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.packing import without_values
+from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recording import MANIFEST, RecordedReference, Recording, find_recordings
 from suites.contract.pages import write_page
@@ -50,8 +51,14 @@ def test_a_recording_answers_as_the_reference_did(written: Written) -> None:
     assert reference.provenance == MADE
     for case in cases:
         seen, recorded = live.observe(case), reference.observe(case)
-        assert every_bit(recorded) == every_bit(without_values(seen))
+        assert every_bit(recorded) == every_bit(without_values(_without_pictures(seen)))
         assert all(seam.values is None for seam in recorded.seams.values())
+
+
+def _without_pictures(seen: ReferenceResult) -> ReferenceResult:
+    """Leave out what a recording does not keep of a picture."""
+    artefacts = {name: replace(one, tables=(), corner=None) for name, one in seen.output.artefacts.items()}
+    return replace(seen, output=replace(seen.output, artefacts=artefacts))
 
 
 def test_a_case_is_small(written: Written) -> None:

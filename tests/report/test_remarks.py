@@ -51,6 +51,6 @@ def test_files_of_a_live_reference_that_are_not_the_vendors_are_named() -> None:
 @pytest.mark.parametrize(("config", "ring"), [({}, RING), ({"_ring_window": None}, RING), ({"_ring_window": 64}, RING)])
 def test_code_that_runs_without_the_ring_is_no_reference(config: dict[str, int], ring: int) -> None:
     with pytest.raises(DsocrError, match=f"the model keeps {ring}"):
-        check_ring(SimpleNamespace(**config), ring)
-    check_ring(SimpleNamespace(**config), None)
-    check_ring(SimpleNamespace(_ring_window=ring), ring)
+        check_ring(SimpleNamespace(config=SimpleNamespace(**config)), ring)
+    check_ring(SimpleNamespace(config=SimpleNamespace(**config)), None)
+    check_ring(SimpleNamespace(config=SimpleNamespace(_ring_window=ring)), ring)

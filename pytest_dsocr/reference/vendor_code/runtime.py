@@ -45,12 +45,12 @@ from pytest_dsocr.reference.vendor_code.observe import VendorRun, observe_infer
 FLOP_TOKENS = 2  # the prefill's and one of a decode step
 
 
-def check_ring(config: Any, ring: int | None) -> None:
+def check_ring(model: Any, ring: int | None) -> None:
     """Raise ``DsocrError`` if ``infer`` ran a model without its ring, or with another one.
 
     The decoder takes the ring's size from the config, where ``infer`` puts it. Without it, it attends to all tokens.
     """
-    if ring is not None and (own := getattr(config, "_ring_window", None)) != ring:
+    if ring is not None and (own := getattr(model.config, "_ring_window", None)) != ring:
         raise DsocrError(
             f"the code in this folder ran with a ring of {own or 'no'} tokens, and the model keeps {ring}; "
             "it is no reference; give the vendor's own files"
@@ -146,7 +146,7 @@ class VendorRuntime:
             self.on_progress(stage, times, case.max_new_tokens if stage == "token" else None)
 
         run = observe_infer(self.model, self.tokenizer, case, out, image_id=self.image_id, on_stage=on_stage, **options)
-        check_ring(self.model.config, self.ring)
+        check_ring(self.model, self.ring)
         return run
 
 
