@@ -43,7 +43,7 @@ class Ways:
         limits: the usual ones of the subject's dtype, with those of the run's options.
         given: names of the limits that the run's options set; these replace measured ones.
         scale: the vendor's rounding; None in float32.
-        wobble: relative error between the same computation done twice.
+        wobble: relative error between the same computation done twice; it counts up to the vendor's rounding.
     """
 
     limits: Tolerances
@@ -103,10 +103,11 @@ class Ways:
 
     def _allowed(self, limit: str, unit: Callable[[RoundingScale], float]) -> tuple[float, str]:
         if self.scale is None or limit in self.given:
-            return max(getattr(self.limits, limit), FACTOR * self.wobble), ""
+            return getattr(self.limits, limit), ""
         measured = unit(self.scale)
-        source = "the vendor's rounding here" if measured >= self.wobble else "the subject's own from run to run"
-        return FACTOR * max(measured, self.wobble), f", {FACTOR:g} times {source}"
+        wobble = min(self.wobble, measured)  # more is no rounding, but a fault
+        more = " and the subject's from run to run" if wobble else ""
+        return FACTOR * (measured + wobble), f", {FACTOR:g} times the vendor's rounding here{more}"
 
 
 @dataclass(frozen=True, eq=False)

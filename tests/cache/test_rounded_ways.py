@@ -80,14 +80,22 @@ def test_a_faulty_subject_is_found(fault: str, page: Path, scale: RoundingScale)
 
 
 class Wobbles(EngineSubject):
-    """Rounds each step's logits by chance, as sums in no fixed order do."""
+    """Changes each step's logits by chance, as sums in no fixed order do."""
+
+    by = 2**-8
 
     def step(self, state: Any, token: int) -> Tensor:
         logits = super().step(state, token)
-        return logits * (1 + torch.randn_like(logits) * 2**-8)
+        return logits * (1 + torch.randn_like(logits) * self.by)
 
 
 def test_a_subject_that_is_not_deterministic_is_held_to_its_own_rounding_too(page: Path, scale: RoundingScale) -> None:
     subject = Wobbles(engine("eager"))
     assert 2**-9 < Walk.along(subject, page, family=DEEPSEEK_OCR).wobble < 2**-6
     assert all(one.passes for one in judged("test_step_by_step_is_one_call", subject, page, scale))
+
+
+def test_chance_beyond_rounding_is_a_fault(page: Path, scale: RoundingScale) -> None:
+    subject = Wobbles(engine("eager"))
+    subject.by = 2**-3
+    assert not all(one.passes for one in judged("test_step_by_step_is_one_call", subject, page, scale))
