@@ -57,8 +57,7 @@ class Ways:
         from pytest_dsocr.run.case import own_limits
 
         limits = own_limits(config, subject)
-        is_rounded = limits.dtype in ROUNDED_DTYPES
-        return cls(limits, frozenset(config.tolerances), scale if is_rounded else None, wobble)
+        return cls(limits, frozenset(config.tolerances), in_dtype(scale, limits), wobble)
 
     def logits(self, what: str, found: Tensor, expected: Tensor) -> Comparison:
         """Compare logits ``[V]`` of two ways."""
@@ -108,6 +107,12 @@ class Ways:
         wobble = min(self.wobble, measured)  # more is no rounding, but a fault
         more = " and the subject's from run to run" if wobble else ""
         return FACTOR * (measured + wobble), f", {FACTOR:g} times the vendor's rounding here{more}"
+
+
+def in_dtype(scale: RoundingScale | None, limits: Tolerances) -> RoundingScale | None:
+    """Return the vendor's rounding if it is of the subject's narrow dtype, which may not be the run's."""
+    is_own = scale is not None and scale.rounder.setup.dtype == limits.dtype
+    return scale if is_own and limits.dtype in ROUNDED_DTYPES else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +170,5 @@ class TextWays:
     @property
     def _tied(self) -> Tolerances:
         """Limits by which two logits tie; no less than the vendor's largest error of a logit."""
-        if self.scale is None or self.limits.dtype not in ROUNDED_DTYPES:
-            return self.limits
-        return replace(self.limits, ties=max(self.limits.ties, math.ceil(self.scale.ulp)))
+        scale = in_dtype(self.scale, self.limits)
+        return replace(self.limits, ties=max(self.limits.ties, math.ceil(scale.ulp))) if scale else self.limits
