@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, as_expected, not_compared
-from pytest_dsocr.records.subject_result import ROUNDED_DTYPES
 
 from .walk import apart, cache_apart
 
@@ -111,6 +110,8 @@ class Ways:
 
 def in_dtype(scale: RoundingScale | None, limits: Tolerances) -> RoundingScale | None:
     """Return the vendor's rounding if it is of the subject's narrow dtype, which may not be the run's."""
+    from pytest_dsocr.records.subject_result import ROUNDED_DTYPES
+
     is_own = scale is not None and scale.rounder.setup.dtype == limits.dtype
     return scale if is_own and limits.dtype in ROUNDED_DTYPES else None
 
@@ -164,7 +165,7 @@ class TextWays:
 
     def _can_judge(self, case: Case, expected: str) -> bool:
         """Return whether steps lead to the other text: those of the engine may not, if the subject rounds otherwise."""
-        is_exact = self.limits.dtype not in ROUNDED_DTYPES
+        is_exact = in_dtype(self.scale, self.limits) is None
         return self._has_steps or is_exact or self.retraced(case, expected).is_whole
 
     @property
