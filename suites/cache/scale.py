@@ -11,18 +11,34 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_dsocr.models.spec import ModelSpec
 
 from .walk import Walk, apart, cache_apart
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from torch import Tensor
 
     from pytest_dsocr.engine.engine import Engine
     from pytest_dsocr.explain.rounding import Rounder
     from pytest_dsocr.subjects.kv_probe import CacheKind
+    from pytest_dsocr.subjects.protocol import DecodeView
+
+
+class Taken(NamedTuple):
+    """Logits after each of a walk's first tokens, and the state after the last."""
+
+    state: DecodeView
+    logits: Sequence[Tensor]
+
+    @classmethod
+    def stepped(cls, walk: Walk) -> Self:
+        """Take the tokens one by one."""
+        state, _ = walk.start()
+        return cls(state, walk.steps(state, walk.first))
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +58,8 @@ class RoundingScale:
     @cached_property
     def logits(self) -> float:
         """Largest relative error of the logits after a step."""
-        stepped, at_once, exact = self._logits
-        pairs = (*zip(stepped, exact, strict=True), *zip(stepped, at_once, strict=True))
+        stepped, exact = self._stepped.logits, self._exactly.logits
+        pairs = (*zip(stepped, exact, strict=True), *zip(stepped, self._at_once.logits, strict=True))
         return max(apart(one, other) for one, other in pairs)
 
     @cached_property
@@ -52,13 +68,12 @@ class RoundingScale:
         from pytest_dsocr.compare.tolerances import tolerances
 
         limits = tolerances(self.rounder.setup.dtype)
-        stepped, _, exact = self._logits
-        pairs = zip(stepped, exact, strict=True)
+        pairs = zip(self._stepped.logits, self._exactly.logits, strict=True)
         return max(float((one - other).abs().max()) / limits.ulp(float(other.max())) for one, other in pairs)
 
     def vision(self, seam: str) -> float:
         """Return the relative error of a seam of the page, such as ``sam.page`` or ``vision_fusion``."""
-        one, other = (walk.subject.vision(walk.copies()) for walk in (self._vendor, self._exact))
+        one, other = self._seams
         return apart(one[seam], other[seam])
 
     def cache(self, kind: CacheKind, layer: int) -> float:
@@ -70,13 +85,13 @@ class RoundingScale:
     def _cache(self) -> dict[CacheKind, list[float]]:
         from pytest_dsocr.subjects.kv_probe import KINDS
 
-        stepped, at_once, exact = self._states
+        stepped, others = self._stepped.state, (self._at_once.state, self._exactly.state)
         return {
             kind: [
                 *accumulate(
                     (
-                        max(cache_apart(stepped, other, kind, layer, 0) for other in (at_once, exact))
-                        for layer in range(exact.cache.layers)
+                        max(cache_apart(stepped, other, kind, layer, 0) for other in others)
+                        for layer in range(stepped.cache.layers)
                     ),
                     max,
                 )
@@ -85,18 +100,25 @@ class RoundingScale:
         }
 
     @cached_property
-    def _logits(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """Logits of the steps in the subject's dtype, of one call for each step, and of the steps in float32."""
-        vendor, exact = self._vendor, self._exact
-        at_once = [vendor.start(vendor.first[:count])[1] for count in range(1, len(vendor.first) + 1)]
-        return vendor.steps(vendor.start()[0], vendor.first), at_once, exact.steps(exact.start()[0], exact.first)
+    def _seams(self) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+        """Seams of the page in the subject's dtype and in float32."""
+        vendor, exact = (walk.subject.vision(walk.copies()) for walk in (self._vendor, self._exact))
+        return vendor, exact
 
     @cached_property
-    def _states(self) -> tuple[Any, Any, Any]:
-        stepped, exact = self._vendor.start()[0], self._exact.start()[0]
-        self._vendor.steps(stepped, self._vendor.first)
-        self._exact.steps(exact, self._exact.first)
-        return stepped, self._vendor.start(self._vendor.first)[0], exact
+    def _stepped(self) -> Taken:
+        return Taken.stepped(self._vendor)
+
+    @cached_property
+    def _exactly(self) -> Taken:
+        return Taken.stepped(self._exact)
+
+    @cached_property
+    def _at_once(self) -> Taken:
+        """Each step's logits from a call of its own; the state of the last one."""
+        walk = self._vendor
+        starts = [walk.start(walk.first[:count]) for count in range(1, len(walk.first) + 1)]
+        return Taken(starts[-1][0], [logits for _, logits in starts])
 
     @cached_property
     def _vendor(self) -> Walk:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -42,8 +43,8 @@ class Walk:
     tokens: tuple[int, ...]
     """Best tokens without a rule for repetition: :data:`STEPS`, and as many more as a ring holds."""
     family: ModelSpec
-    wobble: float = 0.0
-    """Largest relative error between the logits of the same steps taken twice; 0 for a deterministic subject."""
+    logits: Sequence[Tensor] = ()
+    """Logits after each of the first tokens, as far as the choice of the others needed them."""
 
     @classmethod
     def along(cls, subject: Any, page: Path, preset: str = "", *, family: ModelSpec) -> Walk:
@@ -72,10 +73,13 @@ class Walk:
                     "pixels sum to zero, which the vendor's code takes for no image, put another page first"
                 )
             walk = cls(checked, inputs, features.clone(), (), family)
-            chosen, logits = walk._choices()
-            walk = replace(walk, tokens=chosen)
-            again = walk.steps(walk.start()[0], walk.first)
-            return replace(walk, wobble=max(map(apart, again, logits)))
+            tokens, logits = walk._choices()
+            return replace(walk, tokens=tokens, logits=logits)
+
+    @cached_property
+    def wobble(self) -> float:
+        """Largest relative error between the logits of the same steps taken twice; 0 for a deterministic subject."""
+        return max(map(apart, self.steps(self.start()[0], self.first), self.logits))
 
     @property
     def first(self) -> tuple[int, ...]:
