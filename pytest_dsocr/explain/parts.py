@@ -110,11 +110,16 @@ def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor], places: Places
 
 
 def _stages(seams: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Iterator[ComputedPart]:
-    pixels = {"crops": inputs["images_crop"], "page": inputs["images_ori"]}
     for name, gave in seams.items():
-        stage, view, _ = TensorName.parse(name)
-        known = next((one for one in STAGES if one.name == stage and view), None)
-        takes = known.takes if known else ()
-        sources = [pixels[view] if one == PIXELS else seams.get(str(TensorName(one, view))) for one in takes]
-        if sources and all(one is not None for one in sources):
-            yield ComputedPart(stage, name, gave, tuple(one for one in sources if one is not None))
+        if given := inputs_of(tensor := TensorName.parse(name), inputs, seams):
+            yield ComputedPart(tensor.stage, name, gave, given)
+
+
+def inputs_of(name: TensorName, inputs: Mapping[str, Tensor], seams: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+    """Return the inputs of a stage for a view; none of another tensor, or if one of them is not there."""
+    pixels = {"crops": inputs["images_crop"], "page": inputs["images_ori"]}
+    known = next((one for one in STAGES if one.name == name.stage and name.view), None)
+    takes = known.takes if known else ()
+    sources = [pixels[name.view] if one == PIXELS else seams.get(str(TensorName(one, name.view))) for one in takes]
+    given = tuple(one for one in sources if one is not None)
+    return given if len(given) == len(takes) else ()

@@ -1,6 +1,6 @@
 """Describe the first wrong tensor of a case: run the subject's broken stage once more, and measure the difference."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import OutOfMemoryError, Tensor
@@ -10,8 +10,9 @@ from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.described import Seen
+from pytest_dsocr.explain.parts import inputs_of
 from pytest_dsocr.models import STAGES
-from pytest_dsocr.models.spec import FUSION, PIXELS, PREFILL
+from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.block_seams import watch_passes
 from pytest_dsocr.records.config import Level, NotOfferedError, SubjectFaultError
 from pytest_dsocr.records.names import TensorName
@@ -88,16 +89,13 @@ def _seen(what: str, subject: TextSubject, report: CaseReport) -> Seen | None:
     return Seen(what, vision[what].cpu(), tuple(one.cpu() for one in _given(name, inputs, vision)))
 
 
-def _given(name: TensorName, inputs: Mapping[str, Tensor], vision: Mapping[str, Tensor]) -> list[Tensor]:
+def _given(name: TensorName, inputs: Mapping[str, Tensor], vision: Mapping[str, Tensor]) -> Sequence[Tensor]:
     """Return the inputs of a stage of vision; none if the subject does not show all of them."""
     if name.stage == FUSION:
         last = [stage.name for stage in STAGES if stage.kind == "view"][-1]
         views = [vision.get(f"{last}.{view}") for view in ("crops", "page")]
         return [one for one in views if one is not None] if views[1] is not None else []
-    pixels = inputs["images_crop" if name.view == "crops" else "images_ori"]
-    takes = next((stage.takes for stage in STAGES if stage.name == name.stage), ())
-    found = [pixels if one == PIXELS else vision.get(str(TensorName(one, name.view))) for one in takes]
-    return [one for one in found if one is not None] if all(one is not None for one in found) else []
+    return inputs_of(name, inputs, vision)
 
 
 def _of_block(name: TensorName, asked: CheckedSubject, report: CaseReport) -> Seen | None:

@@ -69,6 +69,12 @@ class Retraced:
         return f"the subject's own steps lead to it; ties at {gaps}" if gaps else "the subject's own steps lead to it"
 
 
+def rule_of(asked: CheckedSubject, case: Case) -> DecodePolicy:
+    """Return the model's rule for choosing tokens, or the subject's if the model leaves it to the caller."""
+    decoding = case.family.decoding
+    return decoding if decoding.no_repeat_ngram_size else asked.policy or decoding
+
+
 @dataclass(frozen=True)
 class Retracer:
     """Steps of a subject along a text.
@@ -100,9 +106,7 @@ class Retracer:
         limits: TieLimits,
     ) -> Self:
         """Return the steps of a subject for a case, by the model's rule, or else by the subject's own."""
-        decoding = case.family.decoding
-        rule = decoding if decoding.no_repeat_ngram_size else asked.policy or decoding
-        policy = replace(rule, eos_id=tokenizer.special.eos, max_new_tokens=case.max_new_tokens)
+        policy = replace(rule_of(asked, case), eos_id=tokenizer.special.eos, max_new_tokens=case.max_new_tokens)
         return cls(asked, inputs, features, policy, tokenizer, limits)
 
     def along(self, text: str) -> Retraced:

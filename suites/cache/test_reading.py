@@ -103,10 +103,10 @@ def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> lis
     """Return the choices of the vendor's loop on the subject's logits, by the model's rule or else the subject's."""
     from pytest_dsocr.engine.pipeline import pick
     from pytest_dsocr.subjects.forced_steps import go_on
+    from pytest_dsocr.subjects.retrace import rule_of
 
-    inputs, decoding = asked.inputs(case), case.family.decoding
-    rule = decoding if decoding.no_repeat_ngram_size else asked.policy or decoding
-    ban = rule.ban(inputs["input_ids"][0].tolist())
+    inputs = asked.inputs(case)
+    ban = rule_of(asked, case).ban(inputs["input_ids"][0].tolist())
     state, logits = asked.prefill(inputs, asked.vision(inputs).get("vision_fusion"))
     tokens = pick(logits[None], [ban.banned()])
     ban.push(tokens[-1])
