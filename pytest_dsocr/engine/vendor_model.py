@@ -82,6 +82,10 @@ class VendorModel(OcrModel[VendorCache]):
             config._ring_window = getattr(config, "sliding_window_size", None) or config.sliding_window
             config.sliding_window = None
 
+    @classmethod
+    def check(cls, model: Any) -> None:
+        """Raise ``DsocrError`` if the vendor's object is no reference in this environment; by default, do nothing."""
+
     @property
     def family(self) -> ModelSpec:
         """The family by the class of the vendor's object."""

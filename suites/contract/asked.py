@@ -44,8 +44,22 @@ def recorded(name: str, family: ModelSpec) -> Path:
 
 
 def sizes_of(preset: str | Preset, family: ModelSpec) -> Preset:
-    """Return a preset, or DeepSeek-OCR's of that name, adapted to the way in which ``family`` cuts pages."""
-    return family.preset(preset if isinstance(preset, Preset) else DEEPSEEK_OCR.presets[preset])
+    """Return a preset, or DeepSeek-OCR's of that name, adapted to the way in which ``family`` cuts pages.
+
+    A model that does not take views of any size has another preset: its own of that name, or the one with the nearest
+    view.
+    """
+    if not family.tiling.view_tokens:
+        return family.preset(preset if isinstance(preset, Preset) else DEEPSEEK_OCR.presets[preset])
+    name = preset if isinstance(preset, str) else preset.name
+    like = preset if isinstance(preset, Preset) else DEEPSEEK_OCR.presets.get(preset, family.quickest)
+    nearest = min(family.presets.values(), key=lambda own: (own.crop != like.crop, abs(own.view_size - like.view_size)))
+    return family.presets.get(name, nearest)
+
+
+def recorded_presets(family: ModelSpec) -> Mapping[str, Preset]:
+    """Return the presets in which every page is recorded, by name: DeepSeek-OCR's if ``family`` takes their views."""
+    return family.presets if family.tiling.view_tokens else DEEPSEEK_OCR.presets
 
 
 @dataclass(frozen=True)

@@ -42,11 +42,12 @@ class Facts:
         own, shipped = (facts_of(one / RECORDINGS, family) for one in (golden, shipped_folder()))
         return cls(read_facts(own if any(own.glob(f"{what}-*.json")) else shipped, what), family)
 
-    def prepared(self, page: str, preset: str) -> InputsDigest:
+    def prepared(self, page: str, preset: str | Preset) -> InputsDigest:
         """Return the recorded inputs of a drawn page with the markdown prompt, in a byte-level vocabulary."""
         from pytest_dsocr.records.packing import unpack_inputs
 
-        wanted = (page, RECORDED_AS.get(preset, preset))
+        name = sizes_of(preset, self.family).name
+        wanted = (page, RECORDED_AS.get(name, name))
         [row] = [row for row in self.recorded["prepared"] if (row["page"], row["preset"]) == wanted]
         return unpack_inputs(row, {})
 
@@ -140,7 +141,7 @@ class Pixels:
         from pytest_dsocr.compare.seams import compare_seam
         from pytest_dsocr.records.reference_result import Seam, pixels_sha256
 
-        page, recorded = self.drawn(name), getattr(self.facts.prepared(name, preset.name), what)
+        page, recorded = self.drawn(name), getattr(self.facts.prepared(name, preset), what)
         compared = equal(what, getattr(self.asked(page, preset), what), recorded, "every bit")
         if compared.verdict is Verdict.MATCH:
             return compared

@@ -128,10 +128,18 @@ ZERO_SUM_PAGES: Mapping[str, Callable[[], Image.Image]] = {
 Gundam.
 """
 
+LARGER_PAGES: Mapping[str, Callable[[], Image.Image]] = {
+    "700_square": lambda: rgb(700, 700, seed=16),
+    "exactly_768": lambda: rgb(768, 768, seed=17),
+    "769_wide": lambda: rgb(769, 768),
+    "769_high": lambda: rgb(768, 769),
+}
+"""Pages about as large as the crops of a model whose crops have 768 px."""
+
 
 def write_page(name: str, folder: Path) -> Path:
     """Write a page losslessly with its EXIF data, and return the file's path."""
-    page = {**PAGES, **ZERO_SUM_PAGES}[name]()
+    page = {**PAGES, **ZERO_SUM_PAGES, **LARGER_PAGES}[name]()
     path = folder / f"{name}.{'tif' if page.mode == 'CMYK' else 'png'}"
     page.save(path, exif=page.getexif(), compress_level=0)
     return path

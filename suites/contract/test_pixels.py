@@ -90,7 +90,7 @@ def test_own_presets(
     tokenizer: TextTokenizer,
     dsocr_check: Check,
 ) -> None:
-    actual, recorded = asked(drawn(page), preset), facts.prepared(page, preset.name)
+    actual, recorded = asked(drawn(page), preset), facts.prepared(page, preset)
     sizes = f"for a page's view of {preset.view_size} px"
     found = [
         *(pixels.compare(what, page, preset) for what in reversed(PIXELS) if what != "images_crop" or preset.crop),

@@ -17,8 +17,8 @@ from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.records.reference_result import runs
-from suites.contract.asked import OWN_PAGES, OWN_PRESETS, own_preset, sizes_of
-from suites.contract.pages import PAGES, ZERO_SUM_PAGES, rgb, write_page
+from suites.contract.asked import OWN_PAGES, OWN_PRESETS, own_preset, recorded_presets, sizes_of
+from suites.contract.pages import LARGER_PAGES, PAGES, ZERO_SUM_PAGES, rgb, write_page
 from tests.contract.recorded import INPUTS, digest
 from tests.recordings import recording_of
 
@@ -38,18 +38,17 @@ def tokenizer() -> Tokenizer:
 @pytest.fixture(scope="module")
 def page_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    return {name: write_page(name, folder) for name in PAGES_BY_NAME}
+    return {name: write_page(name, folder) for name in (*PAGES_BY_NAME, *LARGER_PAGES)}
 
 
 @each_family
 def test_all_of_the_family_is_recorded(family: ModelSpec) -> None:
-    known = INPUTS[family]
+    known, presets, own = INPUTS[family], recorded_presets(family), () if family.tiling.view_tokens else OWN_PRESETS
     recorded = [(case["page"], case["preset"]) for case in known["prepared"]]
-    own = {page: [preset.name for preset in OWN_PRESETS] for page in OWN_PAGES}
-    assert recorded == [
-        (page, preset) for page in PAGES_BY_NAME for preset in (*DEEPSEEK_OCR.presets, *own.get(page, ()))
-    ]
-    assert [preset.sizes for preset in (*DEEPSEEK_OCR.presets.values(), *OWN_PRESETS)] == known["provenance"]["presets"]
+    pages = {**PAGES_BY_NAME, **({} if own else LARGER_PAGES)}
+    of_pages = {page: [preset.name for preset in own] for page in OWN_PAGES}
+    assert recorded == [(page, preset) for page in pages for preset in (*presets, *of_pages.get(page, ()))]
+    assert [preset.sizes for preset in (*presets.values(), *own)] == known["provenance"]["presets"]
     prompts = {**DEEPSEEK_OCR.prompts, "locate": locate("the title"), **family.prompts}
     assert prompts.items() <= {case["name"]: case["text"] for case in known["prompts"]}.items()
 

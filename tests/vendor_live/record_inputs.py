@@ -19,14 +19,15 @@ import torch
 from PIL import Image
 from transformers import AutoTokenizer
 
+from pytest_dsocr.contract import GRID
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.reference.drift import one_line_each
 from pytest_dsocr.reference.goldens import facts_of
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from pytest_dsocr.reference.vendor_code.observe import inputs_of
 from pytest_dsocr.reference.vendor_code.runtime import synthetic_tokenizer
+from suites.contract.asked import OWN_PRESETS, recorded_presets
 from suites.contract.pages import write_page
 from tests.contract.recorded import digest
 from tests.recordings import FOLDER, recording_of
@@ -71,22 +72,23 @@ def prompted(code: VendorCode, name: str, text: str, page: Path, tokenizer: Any)
         return encoded[part]
 
     noting = mock.Mock(eos_token_id=tokenizer.eos_token_id, encode=encode, decode=tokenizer.decode)
-    row = digest(inputs_of(handed(code, page, DEEPSEEK_OCR.presets["gundam"], text, noting)))
+    family = code.family
+    row = digest(inputs_of(handed(code, page, family.presets[family.default_preset], text, noting)))
     ids = {"input_ids": row["input_ids"], "images_seq_mask": row["images_seq_mask"]}
     return {"name": name, "text": text, "encoded": encoded, **ids}
 
 
 def decoding(code: VendorCode, page: Path, tokenizer: Any, *, eval_mode: bool) -> dict[str, Any]:
     """Record all but the inputs; a streamer, which is an object, as whether there is one."""
-    given = handed(
-        code, page, DEEPSEEK_OCR.presets["tiny"], DEEPSEEK_OCR.prompts["free"], tokenizer, eval_mode=eval_mode
-    )
+    given = handed(code, page, code.family.quickest, code.family.a_prompt, tokenizer, eval_mode=eval_mode)
     others = {name: value for name, value in given.items() if name not in (*inputs_of(given), "images")}
     return {**others, "streamer": others.get("streamer") is not None}
 
 
-def grid(code: VendorCode, width: int, height: int) -> list[int]:
-    _, columns_and_rows = code.modeling.dynamic_preprocess(Image.new("L", (width, height)))
+def grid(code: VendorCode, width: int, height: int, tokenizer: Any, page: Path) -> list[int]:
+    Image.new("1", (width, height)).save(page)
+    preset = code.family.presets[code.family.default_preset]
+    [columns_and_rows] = inputs_of(handed(code, page, preset, "<image>", tokenizer))[GRID].tolist()
     return [width, height, *columns_and_rows]
 
 
@@ -94,7 +96,7 @@ def main(vendor_folder: str, tokenizer_folder: str) -> None:
     code = load_vendor_code(Path(vendor_folder))
     before = recording_of("inputs", code.family)
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
-    presets = {one["name"]: Preset.from_json(one) for one in before["provenance"]["presets"]}
+    presets = {one.name: one for one in (*recorded_presets(code.family).values(), *OWN_PRESETS)}
     made = {
         **provenance(code, "record_inputs VENDOR_FOLDER TOKENIZER_FOLDER", ["generate: notes its arguments"]),
         "vocabulary": before["provenance"]["vocabulary"],
@@ -104,7 +106,7 @@ def main(vendor_folder: str, tokenizer_folder: str) -> None:
     }
     with tempfile.TemporaryDirectory() as scratch:
         pages = {name: write_page(name, Path(scratch)) for name in {case["page"] for case in before["prepared"]}}
-        page, synthetic = pages[PROMPT_PAGE], synthetic_tokenizer(DEEPSEEK_OCR.vocab_size)
+        page, synthetic = pages[PROMPT_PAGE], synthetic_tokenizer(code.family.vocab_size)
         names = {"infer": False, "infer_eval_mode": True}
         ways = {name: decoding(code, page, tokenizer, eval_mode=eval_mode) for name, eval_mode in names.items()}
         sections: dict[str, list[Any]] = {
@@ -113,7 +115,10 @@ def main(vendor_folder: str, tokenizer_folder: str) -> None:
                 for case in before["prepared"]
             ],
             "prompts": [prompted(code, case["name"], case["text"], page, tokenizer) for case in before["prompts"]],
-            "grids": [grid(code, width, height) for width, height, *_ in before["grids"]],
+            "grids": [
+                grid(code, width, height, synthetic, Path(scratch, "sized.png"))
+                for width, height, *_ in before["grids"]
+            ],
         }
     path = facts_of(FOLDER, code.family) / f"inputs-pillow-{version('pillow').split('.')[0]}.json"
     path.write_text(one_line_each({"provenance": made, "generate": ways}, sections), encoding="utf-8")

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -16,16 +16,14 @@ from pytest_dsocr.engine.vendor_model import vendor_model
 from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.architecture import Architecture
-from pytest_dsocr.records.case import Case, make_case
-from pytest_dsocr.records.reference_result import ReferenceResult
+from pytest_dsocr.records.case import make_case
 from pytest_dsocr.reference.vendor_code.observe import observe_infer
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
-from pytest_dsocr.subjects.engine import EngineStages
 from suites.contract.asked import own_preset
-from suites.contract.odd_pages import ODD_PAGES
-from suites.contract.pages import PAGES, write_page
+from suites.contract.pages import PAGES
 from tests.engine.written import write_synthetic
 from tests.vendor_live.conftest import vendor_folder
+from tests.vendor_live.to_the_bit import PAGE_NAMES, Pair, assert_equal_to_the_bit, case_of, load
 
 OWN = MODELS["unlimited_ocr"]
 SMALL_RING, NEW_TOKENS = 8, 20
@@ -35,66 +33,33 @@ CROPPED = OWN.preset(own_preset("cropped", 512, 640, True))  # as gundam, with a
 pytestmark = pytest.mark.filterwarnings("ignore")  # the vendor's code warns on every recent torch
 
 
-class Pair(NamedTuple):
-    """The two sides, with the same weights."""
-
-    engine: Engine[Any]
-    vendor: VendorRuntime
-
-
-def load(checkpoint: str) -> Pair:
-    return Pair(Engine.from_checkpoint(checkpoint), VendorRuntime.load(vendor_folder(OWN), checkpoint))
-
-
 @pytest.fixture(scope="module")
 def eight(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     folder = tmp_path_factory.mktemp("eight") / "checkpoint"
     write_synthetic("tiny", folder, torch.float32, family=OWN.with_ring(SMALL_RING))
-    return load(str(folder))
+    return load(str(folder), OWN)
 
 
 @pytest.fixture(scope="module")
 def published() -> Pair:
-    return load("unlimited_ocr:synthetic:small")
-
-
-def case_of(page: Path, preset: Preset, tokens: int) -> Case:
-    return Case(page, OWN.prompts["markdown"], preset, tokens, OWN)
-
-
-def assert_equal_to_the_bit(engine: Engine[Any], case: Case, expected: ReferenceResult) -> None:
-    """Return inputs, every seam, the logits of the prompt and those that each token was chosen from, and the tokens."""
-    inputs = engine.prepare(case.page, prompt=case.prompt, preset=case.preset)
-    known = expected.inputs.values or {}
-    assert all(torch.equal(tensor, known[name]) for name, tensor in inputs.tensors.items())
-    state = engine.prefill(inputs, all_logits=True)  # as the vendor, whose product for one row rounds otherwise
-    seams = {**EngineStages(engine).vision(inputs.tensors), "prefill": state.logits[0]}
-    of_vendor = {name: seam.values for name, seam in expected.seams.items() if seam.values is not None}
-    assert {*seams} == {*of_vendor}
-    assert [name for name, tensor in seams.items() if not torch.equal(tensor, of_vendor[name])] == []
-    for k, step in enumerate(expected.steps):
-        if k:
-            engine.decode_step(state, expected.steps[k - 1].token)
-        assert state.logits[0].topk(len(step.best.ids)).values.tolist() == [*step.best.logits], f"step {k}"
-    assert engine.run_prepared(inputs, max_new_tokens=case.max_new_tokens).token_ids == expected.token_ids
+    return load("unlimited_ocr:synthetic:small", OWN)
 
 
 ALL = [
-    *((page, CROPPED) for page in sorted({*PAGES, *ODD_PAGES})),
+    *((page, CROPPED) for page in PAGE_NAMES),
     *(("landscape", one) for one in OWN.presets.values()),
 ]
 
 
 @pytest.mark.parametrize(("page", "preset"), ALL, ids=lambda one: getattr(one, "name", one))
 def test_a_page_is_read_as_by_the_vendor(eight: Pair, page: str, preset: Preset, tmp_path: Path) -> None:
-    path = ODD_PAGES[page].case(page, tmp_path, OWN).page if page in ODD_PAGES else write_page(page, tmp_path)
-    case = case_of(path, preset, NEW_TOKENS)
+    case = case_of(page, preset, NEW_TOKENS, tmp_path, OWN)
     assert_equal_to_the_bit(eight.engine, case, eight.vendor.observe(case, keep_values=True))
 
 
 @pytest.mark.parametrize("tokens", [300, 1100])
 def test_past_a_ring_of_128(published: Pair, tokens: int, tmp_path: Path) -> None:
-    case = case_of(write_page("portrait", tmp_path), VIEW, tokens)
+    case = case_of("portrait", VIEW, tokens, tmp_path, OWN)
     expected = published.vendor.observe(case, keep_values=True)
     assert len(expected.token_ids) == tokens
     assert_equal_to_the_bit(published.engine, case, expected)
@@ -115,7 +80,7 @@ def test_pages_in_one_prompt_are_read_as_by_infer_multi(eight: Pair, pages: list
 
 
 def test_vendors_object_behind_the_engine(eight: Pair, tmp_path: Path) -> None:
-    case = case_of(write_page("portrait", tmp_path), VIEW, 40)
+    case = case_of("portrait", VIEW, 40, tmp_path, OWN)
     expected = eight.vendor.observe(case, keep_values=True)
     assert_equal_to_the_bit(Engine(vendor_model(eight.vendor.model), eight.engine.tokenizer), case, expected)
 
@@ -123,7 +88,7 @@ def test_vendors_object_behind_the_engine(eight: Pair, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("size", "window"), [(4, 12), (4, 0), (3, 2), (35, 128)])
 def test_ngram_rule_in_a_window_is_the_vendors(eight: Pair, size: int, window: int, tmp_path: Path) -> None:
     """A model made to repeat itself is stopped at the same tokens by both."""
-    case = case_of(write_page("square", tmp_path), VIEW, 200)
+    case = case_of("square", VIEW, 200, tmp_path, OWN)
     policy = replace(eight.engine.policy, no_repeat_ngram_size=size, ngram_window=window or None)
     ruled = Engine(eight.engine.model, eight.engine.tokenizer, policy=policy)
     how: dict[str, Any] = {"no_repeat_ngram_size": size, "ngram_window": window, "image_id": eight.vendor.image_id}

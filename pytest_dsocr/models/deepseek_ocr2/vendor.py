@@ -1,18 +1,44 @@
-"""The vendor's own encoder: its stages on its model object, and how it is built in other sizes."""
+"""The vendor's own encoder: its stages on its model object, a probe of its mask, and how it is built in other sizes."""
 
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr.vendor import build_sam, sized_projector
 from pytest_dsocr.models.deepseek_ocr2.sizes import sizes_of
 
+IMAGE, QUERY = 0, 1
+"""The vendor's types of tokens."""
+PROBED = (IMAGE, IMAGE, QUERY, QUERY)
+BROKEN: dict[str, Callable[[Tensor], Any]] = {
+    "image token 0 does not see the last one": lambda sees: not sees[0, 1],
+    "image tokens see queries": lambda sees: sees[:2, 2:].any(),
+    "query 0 sees query 1": lambda sees: sees[2, 3],
+    "queries do not see the image and the queries before them": lambda sees: not (sees[2:, :2].all() and sees[3, 2]),
+}
+"""Ways in which a mask is not the vendor's, each with its test of who sees whom ``[4, 4]``."""
+
 
 class Deepseek2VendorModel(VendorModel):
     """The vendor's ``DeepseekOCR2ForCausalLM``."""
+
+    @classmethod
+    def check(cls, model: Any) -> None:
+        """Raise ``DsocrError`` if the tower attends by another mask than that of the vendor's files.
+
+        They override a method that newer versions of transformers never call; the mask is then plain causal.
+        """
+        sees = probe_mask(model.model.qwen2_model.model)
+        if broken := [words for words, is_broken in BROKEN.items() if is_broken(sees)]:
+            raise DsocrError(
+                f"the Qwen2 tower of the vendor's code has another mask here: {'; '.join(broken)}; it is no "
+                "reference; run the vendor's own files in the environment that `dsocr vendor setup` makes"
+            )
 
     def sam(self, pixels: Tensor) -> Tensor:
         """Run the vendor's SAM on views ``[N, 3, S, S]``."""
@@ -25,6 +51,24 @@ class Deepseek2VendorModel(VendorModel):
     def projector(self, qwen2: Tensor) -> Tensor:
         """Run the vendor's projector on the queries' outputs."""
         return self.model.projector(qwen2)
+
+
+def probe_mask(decoder: Any) -> Tensor:
+    """Return which of two image tokens and two queries see which ``[4, 4]``: they change when it does."""
+    weight, random = next(decoder.parameters()), torch.Generator().manual_seed(0)
+    before, after = torch.randn(2, len(PROBED), decoder.model.config.hidden_size, generator=random).to(weight)
+
+    def run(tokens: Tensor) -> Tensor:
+        with torch.no_grad():
+            out: Tensor = decoder(tokens[None], torch.tensor([PROBED]))[0][0]
+        return out
+
+    unchanged, columns = run(before), []
+    for k in range(len(PROBED)):
+        tokens = before.clone()
+        tokens[k] = after[k]
+        columns.append((run(tokens) != unchanged).any(dim=-1))
+    return torch.stack(columns, dim=1).cpu()
 
 
 def builders(modeling: Any, encoder: Any, arch: Architecture) -> dict[str, Callable[..., Any]]:

@@ -145,6 +145,7 @@ class VendorRuntime:
         def on_stage(stage: str, times: int) -> None:
             self.on_progress(stage, times, case.max_new_tokens if stage == "token" else None)
 
+        load(case.family.vendor.model).check(self.model)
         run = observe_infer(self.model, self.tokenizer, case, out, image_id=self.image_id, on_stage=on_stage, **options)
         check_ring(self.model, self.ring)
         return run
