@@ -230,7 +230,7 @@ class ModelSpec:
         return found if (found.tiling, found.layout) == own else replace(found, tiling=own[0], layout=own[1])
 
     def drops_surplus(self, inputs: Inputs) -> bool:
-        """Return whether a prompt has the image tokens of :attr:`Tiling.lossy_px`, so that surplus features are dropped."""
+        """Return whether a prompt has the image tokens of the vendor's lossy ``image_size``; see :class:`Tiling`."""
         if self.tiling.lossy_px is None:
             return False
         base_px, own = inputs.images_ori.shape[-1], self.presets[self.default_preset]
