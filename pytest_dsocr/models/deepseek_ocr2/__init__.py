@@ -53,7 +53,7 @@ FAMILY = replace(
     ),
     encoder=DeepEncoder2,
     model="pytest_dsocr.models.deepseek_ocr2.model:DeepseekOCR2",
-    fast_model="",
+    fast_model="pytest_dsocr.models.deepseek_ocr2.fast:FastDeepseekOCR2",
     cost="pytest_dsocr.models.deepseek_ocr2.cost",
     mistakes="pytest_dsocr.models.deepseek_ocr2.mistakes:encoder_mistakes",
     embedded={},
