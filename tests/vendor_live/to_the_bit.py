@@ -7,7 +7,8 @@ import torch
 
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.models.spec import ModelSpec
+from pytest_dsocr.engine.pipeline import pick
+from pytest_dsocr.models.spec import FUSION, ModelSpec
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
@@ -41,13 +42,18 @@ def assert_equal_to_the_bit(engine: Engine[Any], case: Case, expected: Reference
     inputs = engine.prepare(case.page, prompt=case.prompt, preset=case.preset)
     known = expected.inputs.values or {}
     assert all(torch.equal(tensor, known[name]) for name, tensor in inputs.tensors.items())
-    state = engine.prefill(inputs, all_logits=True)  # as the vendor, whose product for one row rounds otherwise
-    seams = {**EngineStages(engine).vision(inputs.tensors), "prefill": state.logits[0]}
+    seams = EngineStages(engine).vision(inputs.tensors)
+    # All logits, as the vendor computes them, whose product for one row rounds otherwise.
+    state = engine.pipeline.prefill_with(inputs, seams.get(FUSION), all_logits=True)
+    seams = {**seams, "prefill": state.logits[0]}
     of_vendor = {name: seam.values for name, seam in expected.seams.items() if seam.values is not None}
     assert {*seams} == {*of_vendor}
     assert [name for name, tensor in seams.items() if not torch.equal(tensor, of_vendor[name])] == []
+    ban, chosen = engine.policy.ban(inputs.input_ids[0].tolist()), list[int]()
     for k, step in enumerate(expected.steps):
         if k:
-            engine.decode_step(state, expected.steps[k - 1].token)
+            engine.decode_step(state, chosen[-1])
         assert state.logits[0].topk(len(step.best.ids)).values.tolist() == [*step.best.logits], f"step {k}"
-    assert engine.run_prepared(inputs, max_new_tokens=case.max_new_tokens).token_ids == expected.token_ids
+        chosen += pick(state.logits, [ban.banned()])
+        ban.push(chosen[-1])
+    assert tuple(chosen) == expected.token_ids

@@ -54,20 +54,25 @@ class Deepseek2VendorModel(VendorModel):
 
 
 def probe_mask(decoder: Any) -> Tensor:
-    """Return which of two image tokens and two queries see which ``[4, 4]``: they change when it does."""
+    """Return which of two image tokens and two queries see which ``[4, 4]``: they change with it in the first layer."""
     weight, random = next(decoder.parameters()), torch.Generator().manual_seed(0)
     before, after = torch.randn(2, len(PROBED), decoder.model.config.hidden_size, generator=random).to(weight)
+    columns, layers = [], decoder.model.layers
 
     def run(tokens: Tensor) -> Tensor:
-        with torch.no_grad():
-            out: Tensor = decoder(tokens[None], torch.tensor([PROBED]))[0][0]
+        out: Tensor = decoder(tokens[None], torch.tensor([PROBED]))[0][0]
         return out
 
-    unchanged, columns = run(before), []
-    for k in range(len(PROBED)):
-        tokens = before.clone()
-        tokens[k] = after[k]
-        columns.append((run(tokens) != unchanged).any(dim=-1))
+    decoder.model.layers = layers[:1]  # through several layers a token sees what those that it sees have seen
+    try:
+        with torch.no_grad():
+            unchanged = run(before)
+            for k in range(len(PROBED)):
+                tokens = before.clone()
+                tokens[k] = after[k]
+                columns.append((run(tokens) != unchanged).any(dim=-1))
+    finally:
+        decoder.model.layers = layers
     return torch.stack(columns, dim=1).cpu()
 
 
