@@ -17,7 +17,8 @@ def vendor_folder(family: ModelSpec = DEEPSEEK_OCR) -> Path:
 
 def _family_of(test: Path) -> ModelSpec:
     """Return the model whose name is in a test's; the longest, since one name begins with another."""
-    return max((one for one in MODELS.values() if one.name in test.stem), key=lambda one: len(one.name), default=DEEPSEEK_OCR)
+    named = (one for one in MODELS.values() if one.name in test.stem)
+    return max(named, key=lambda one: len(one.name), default=DEEPSEEK_OCR)
 
 
 # Without the vendor's files there is nothing to compare with; tox -e vendor then fails for having run no test.

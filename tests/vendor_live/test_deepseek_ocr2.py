@@ -82,9 +82,7 @@ MASKS = {
 
 
 @pytest.mark.parametrize("words", MASKS)
-def test_another_mask_is_no_reference(
-    pair: Pair, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_another_mask_is_no_reference(pair: Pair, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tower = pair.vendor.model.model.qwen2_model.model.model
     own = tower._create_custom_4d_mask
     monkeypatch.setattr(tower, "_create_custom_4d_mask", lambda **how: MASKS[words](own(**how)))

@@ -38,7 +38,7 @@ def case_of(page: str, preset: Preset, tokens: int, folder: Path, family: ModelS
 
 
 def assert_equal_to_the_bit(engine: Engine[Any], case: Case, expected: ReferenceResult) -> None:
-    """Compare inputs, every seam, the logits of the prompt and those that each token was chosen from, and the tokens."""
+    """Compare inputs, every seam, the logits of the prompt and of each step, and the tokens."""
     inputs = engine.prepare(case.page, prompt=case.prompt, preset=case.preset)
     known = expected.inputs.values or {}
     assert all(torch.equal(tensor, known[name]) for name, tensor in inputs.tensors.items())
