@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,21 +36,25 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NAME = "awkward"
-SAM = SamConfig(
-    width=96,
-    layers=3,
-    heads=3,
-    global_attn_indexes=(1,),
-    image_size=320,
-    neck_channels=40,
-    downsample_channels=(56, 80),
+ENCODER = DeepEncoder.of(
+    SamConfig(
+        width=96,
+        layers=3,
+        heads=3,
+        global_attn_indexes=(1,),
+        image_size=320,
+        neck_channels=40,
+        downsample_channels=(56, 80),
+    ),
+    ClipConfig(width=80, layers=3, heads=5, image_size=70),
 )
-ENCODERS: dict[type[EncoderSizes], EncoderSizes] = {
-    DeepEncoder: DeepEncoder.of(SAM, ClipConfig(width=80, layers=3, heads=5, image_size=70)),
+ENCODERS: Mapping[type[EncoderSizes], EncoderSizes] = {
+    DeepEncoder: ENCODER,
     DeepEncoder2: DeepEncoder2.of(
-        SAM, TowerConfig(dim=80, layers=3, heads=10, key_value_heads=2, intermediate_size=112)
+        ENCODER.sam, TowerConfig(dim=80, layers=3, heads=10, key_value_heads=2, intermediate_size=112)
     ),
 }
+"""Sizes by the form of a model's ``vision_config``."""
 DECODER = DecoderConfig(
     vocab_size=2017,
     hidden_size=160,
