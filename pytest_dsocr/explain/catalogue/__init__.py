@@ -31,7 +31,7 @@ def groups(family: ModelSpec) -> Mapping[str, Group]:
     encoder: Sequence[Group] = load(family.mistakes)()
     prefill = prefill_mistakes()
     every = (
-        *(pixel_mistakes(family), prompt_mistakes(family), *encoder, fusion_mistakes(), prefill),
+        *(pixel_mistakes(family), prompt_mistakes(family), *encoder, fusion_mistakes(family.layout), prefill),
         *(step_mistakes(prefill, family), token_mistakes(family), reading_mistakes(family), text_mistakes()),
         *(written_mistakes(family), file_mistakes(family)),
     )

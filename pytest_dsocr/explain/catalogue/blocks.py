@@ -13,11 +13,10 @@ from torch import Tensor, nn
 
 from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.explain.catalogue.exponentials import EXPONENTIALS, gelu_of, silu_of
-from pytest_dsocr.explain.mistake import NEVER_FILLED, Precision, Target
+from pytest_dsocr.explain.mistake import NEVER_FILLED, Precision, Target, home_of
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row, inside, kin, runs
 from pytest_dsocr.layers.activations import quick_gelu
 from pytest_dsocr.layers.norms import LayerNorm2d, RmsNorm
-from pytest_dsocr.models.spec import PREFILL
 
 TensorChange = Callable[[Tensor], Tensor]
 DTYPES: dict[Precision, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -210,7 +209,7 @@ NORMED: MistakeTable = {
 }
 
 
-def add_norms(group: Group, name: str, own: float, others: Sequence[float]) -> None:
+def add_norms(group: Group, name: str, own: float, others: Sequence[float], *, are_rms: bool = False) -> None:
     """Add mistakes in the norms of ``name``; their epsilon is ``own``, and ``others`` are wrong ones."""
     for eps in others:
         words = f"an epsilon of {eps:g} in place of {own:g} in the norms of {name}"
@@ -220,7 +219,7 @@ def add_norms(group: Group, name: str, own: float, others: Sequence[float]) -> N
         plant = partial(_epsilon, eps=others[0], which=(which,))
         group.add(f"epsilon{which + 1}-{others[0]:g}", words, plant, kind="epsilon", is_small=True)
     changes = dict(NORMED)
-    if group.stage == PREFILL:
+    if are_rms:
         changes["other-norm"] = ("layer norms in place of RMS norms", {"other": True})
         del changes["no-shift"], changes["unbiased"]  # RMS norms have neither biases nor a variance
     run_so = runs(lambda on: [*on.modules(*NORMS), *_last(on)], lambda norm, how, x: normed(norm, x, **how))
@@ -234,8 +233,9 @@ def _epsilon(on: Target, eps: float, which: Sequence[int] = (0, 1)) -> None:
 
 
 def _last(on: Target) -> list[Any]:
-    """Return the norm after the decoder's last layer if the blocks are the decoder's."""
-    return [on.core.norm] if on.stage == PREFILL else []
+    """Return the norm after the stage's last block, if there is one and the whole stage is changed."""
+    norm = getattr(home_of(on.engine, on.stage)[0], "norm", None)
+    return [] if norm is None else [norm]
 
 
 def add_activations(group: Group, name: str, own: str, forward: Callable[..., Tensor], kind: type[nn.Module]) -> None:

@@ -40,7 +40,7 @@ def prefill_mistakes() -> Group:
         group.rows("embeddings", {key: row}, embedding, "front", "the text's embeddings {}")
         group.rows("prompt", {key: row}, _whole, "front", "the whole prompt's embeddings {}")
     add_decoder_attention(group)
-    blocks.add_norms(group, "the decoder", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
+    blocks.add_norms(group, "the decoder", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3), are_rms=True)
     blocks.add_linears(group, "the decoder", (), tuple(f"self_attn.{name}_proj" for name in "qkvo"))
     blocks.add_flows(group, "the decoder")
     add_numbers(group, "the decoder")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pytest_dsocr.explain.catalogue.blocks import NARROW, TensorChange, of_blocks, rounded, rounding
 from pytest_dsocr.explain.mistake import NEVER_FILLED, Target
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row, inside, runs, wraps
+from pytest_dsocr.layers.rotary import Rope
 
 
 def add_numbers(group: Group, name: str) -> None:
@@ -73,7 +74,14 @@ def _wholly(on: Target, dtype: torch.dtype) -> None:
     for parameter in [one for module in homes for one in module.parameters()]:
         on.changes.weight(parameter, parameter.data.to(dtype), own_dtype=False)
     for module in (*entry, *on.blocks):
-        on.changes.around(module, lambda run, x, *rest: run(x.to(dtype), *rest))
+        on.changes.around(module, lambda run, x, *rest: run(x.to(dtype), *(_cast(one, dtype) for one in rest)))
+
+
+def _cast(given: Any, dtype: torch.dtype) -> Any:
+    """Return what a block is given besides its input, a rotation or a mask, in a dtype; and a cache as it is."""
+    if isinstance(given, Rope):
+        return Rope(given.inverse_frequencies, given.positions, dtype)
+    return given.to(dtype) if isinstance(given, Tensor) else given
 
 
 def _tf32(on: Target) -> None:

@@ -53,10 +53,11 @@ SIGNS = {
 
 def pixel_mistakes(family: ModelSpec) -> Group:
     """Return the mistakes of pixels."""
-    group, right = Group("pixels", SIGNS), f"grid-most-{family.tiling.most}"
-    side = str(family.tiling.crop_px)
+    group, tiling = Group("pixels", SIGNS), family.tiling
+    right = (f"grid-most-{tiling.most}", f"grid-limit-{tiling.crop_px}", *(["grid-six"] if tiling.most == 6 else []))
+    side = str(tiling.crop_px)
     changed = {key: row._replace(words=row.words.replace("{crop}", side)) for key, row in CHANGED.items()}
-    group.rows("", {key: row for key, row in changed.items() if key != right}, plant_recipe)
+    group.rows("", {key: row for key, row in changed.items() if key not in right}, plant_recipe)
     if family.pages_prompt:
         group.rows("pages", PAGES, _of_pages)
     return group

@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract import inputs, presets
-from pytest_dsocr.contract.presets import Grid, Layout, Preset
+from pytest_dsocr.contract.presets import Grid, Layout, Preset, crop_count
 from pytest_dsocr.contract.prompt import IMAGE, SpecialTokens, TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.explain.mistake import Mistake, Target
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin
@@ -54,7 +54,8 @@ def prompt_mistakes(family: ModelSpec) -> Group:
     every = {key: (f"the preset {key} in place of the one asked for", [one]) for key, one in family.presets.items()}
     every["nearest"] = ("the preset nearest to the sizes asked for", [*family.presets.values()])
     group.rows("preset", every, _other_preset)
-    group.rows("counts", {key: Row(*row)._replace(needs_crops=True) for key, row in COUNTS.items()}, _counts)
+    counts = token_counts(family)
+    group.rows("counts", {key: Row(*row)._replace(needs_crops=True) for key, row in counts.items()}, _counts)
     return group
 
 
@@ -271,53 +272,75 @@ TokenCounter = Callable[[int, Grid], int]
 """Count the tokens of the page, or of the crops, from a side in tokens and a grid."""
 
 
-ROWS_END = Layout(newlines=True, mosaic=True)
-"""Layout that these mistakes change: rows end with a newline, and crops form one page."""
+def token_counts(family: ModelSpec) -> dict[str, tuple[str, Counted]]:
+    """Return other rules for the number of an image's tokens than those of a family's layout."""
+    own = family.layout
 
+    def page(side: int, grid: Grid) -> int:
+        return own.page_tokens(side)
 
-def _page(side: int, grid: Grid) -> int:
-    return ROWS_END.page_tokens(side)
+    crops = own.crop_tokens
 
+    def total(
+        page: TokenCounter = page, crops: TokenCounter = crops, page_px: str = "view_size", crop_px: str | int = ""
+    ) -> Counted:
+        """Count by other rules than the vendor's, or by other sizes of a preset."""
 
-_crops = ROWS_END.crop_tokens
+        def count(preset: Preset, grid: Grid) -> int:
+            crop = crop_px if isinstance(crop_px, int) else getattr(preset, crop_px or "image_size")
+            of_page = page(presets.tokens_per_side(getattr(preset, page_px)), grid)
+            return of_page + (crops(presets.tokens_per_side(crop), grid) if crop_count(grid) else 0)
 
+        return count
 
-def _sum(page: TokenCounter = _page, crops: TokenCounter = _crops, page_px: str = "", crop_px: str = "") -> Counted:
-    """Count by other rules than the vendor's, or by other sizes of a preset."""
+    def one_crop(preset: Preset, grid: Grid) -> int:
+        side = presets.tokens_per_side(preset.image_size)
+        return total()(preset, grid) + (0 if crop_count(grid) else side * (side + own.newlines))
 
-    def count(preset: Preset, grid: Grid) -> int:
-        whole = getattr(preset, page_px or "view_size")
-        crop = getattr(preset, crop_px or "image_size")
-        of_page = page(presets.tokens_per_side(whole), grid)
-        return of_page + (crops(presets.tokens_per_side(crop), grid) if grid[0] * grid[1] > 1 else 0)
+    def separators(side: int, grid: Grid) -> int:
+        return (side * (side + own.newlines) + 1) * crop_count(grid)
 
-    return count
-
-
-def _one_crop(preset: Preset, grid: Grid) -> int:
-    side = presets.tokens_per_side(preset.image_size)
-    return _sum()(preset, grid) + (side * (side + 1) if grid == (1, 1) else 0)
-
-
-COUNTS: dict[str, tuple[str, Counted]] = {
-    "no-separator": ("no token counted for the separator", _sum(page=lambda s, g: s * (s + 1))),
-    "no-newlines": (
-        "no tokens counted for newlines",
-        _sum(page=lambda s, g: s * s + 1, crops=lambda s, g: s * s * g[0] * g[1]),
-    ),
-    "no-page-newlines": ("no tokens counted for the page's newlines", _sum(page=lambda s, g: s * s + 1)),
-    "no-crop-newlines": ("no tokens counted for the crops' newlines", _sum(crops=lambda s, g: s * s * g[0] * g[1])),
-    "each-crop": ("newlines counted for each crop by itself", _sum(crops=lambda s, g: s * (s + 1) * g[0] * g[1])),
-    "crop-separators": ("a separator counted for each crop", _sum(crops=lambda s, g: (s * (s + 1) + 1) * g[0] * g[1])),
-    "two-separators": ("a separator counted behind the crops as well", _sum(crops=lambda s, g: _crops(s, g) + 1)),
-    "exchanged": ("newlines counted by columns, not by rows", _sum(crops=lambda s, g: _crops(s, (g[1], g[0])))),
-    "no-crops": ("no tokens counted for the crops", _sum(crops=lambda s, g: 0)),
-    "no-page": ("no tokens counted for the whole page", _sum(page=lambda s, g: 1)),
-    "base-crops": ("the crops' tokens counted by the page's size", _sum(crop_px="base_size")),
-    "one": ("one token for the whole image", lambda preset, grid: 1),
-    "one-crop": ("one crop counted among those of a page that is not cut", _one_crop),
-    "base-page": ("the page's tokens counted by image_size in place of base_size", _sum(page_px="image_size")),
-}
+    found: dict[str, tuple[str, Counted]] = {
+        "no-separator": ("no token counted for the separator", total(page=lambda s, g: own.page_tokens(s) - 1)),
+        "crop-separators": ("a separator counted for each crop", total(crops=separators)),
+        "two-separators": ("a separator counted behind the crops as well", total(crops=lambda s, g: crops(s, g) + 1)),
+        "no-crops": ("no tokens counted for the crops", total(crops=lambda s, g: 0)),
+        "no-page": ("no tokens counted for the whole page", total(page=lambda s, g: 1)),
+        "base-crops": ("the crops' tokens counted by the page's size", total(crop_px="base_size")),
+        "one": ("one token for the whole image", lambda preset, grid: 1),
+        "one-crop": ("one crop counted among those of a page that is not cut", one_crop),
+        "base-page": (
+            "the page's tokens counted by image_size in place of base_size",
+            total(page_px="image_size"),
+        ),
+    }
+    without, ended = Layout(newlines=False, mosaic=False), Layout(newlines=True, mosaic=True)
+    other, which = (without, "no tokens") if own.newlines else (ended, "tokens")
+    found |= {
+        f"{'no-' * own.newlines}newlines": (
+            f"{which} counted for newlines",
+            total(page=lambda s, g: other.page_tokens(s), crops=other.crop_tokens),
+        ),
+        f"{'no-' * own.newlines}page-newlines": (
+            f"{which} counted for the page's newlines",
+            total(page=lambda s, g: other.page_tokens(s)),
+        ),
+        f"{'no-' * own.newlines}crop-newlines": (
+            f"{which} counted for the crops' newlines",
+            total(crops=other.crop_tokens),
+        ),
+        "each-crop": (
+            "newlines counted for each crop by itself",
+            total(crops=lambda s, g: s * (s + 1) * crop_count(g)),
+        ),
+    }
+    if own.newlines:
+        exchanged = total(crops=lambda s, g: crops(s, (g[1], g[0])))
+        found["exchanged"] = ("newlines counted by columns, not by rows", exchanged)
+    if (lossy := family.tiling.lossy_px) is not None:
+        words = f"the crops' tokens counted for {lossy} px, the default of the vendor's infer"
+        found[f"{lossy}"] = (words, total(crop_px=lossy))
+    return found
 
 
 def _counts(on: Target, count: Counted) -> None:

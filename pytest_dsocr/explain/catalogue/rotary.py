@@ -8,24 +8,31 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.explain.catalogue.blocks import TensorChange, rounding
-from pytest_dsocr.explain.mistake import Target
+from pytest_dsocr.explain.mistake import Target, home_of
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row
 from pytest_dsocr.layers.decoder import DecoderAttention
-from pytest_dsocr.layers.rotary import Rope
+from pytest_dsocr.layers.rotary import Rope, Rotary
 
 THETAS = (5e5, 1e6, 5e6, 1e5, 5e4, 1e3, 1e7, 1.5e5)
 
 
 def add_rotary(group: Group) -> None:
     """Add the mistakes of rotary positions to the decoder's."""
-    group.rows("rope", ROTATIONS, _rotates)
+    add_rotations(group, 1e4)
     group.add("rope-values", "rotary positions on values as well", _values_too, kind="rope")
-    for side in ("queries", "keys"):
-        group.add(f"rope-no-{side}", f"no rotary positions on {side}", partial(_one_side, side=side), kind="rope")
-    thetas = {f"{theta:g}": (f"{theta:g}", theta) for theta in THETAS}
-    group.rows("theta", thetas, _theta, words="a rotary base of {} in place of 10000")
     group.rows("positions", POSITIONS, positioned)
-    group.rows("frequencies", FREQUENCIES, _frequencies)
+
+
+def add_rotations(group: Group, own: float) -> None:
+    """Add the mistakes of the rotation in a stage; ``own`` is its base."""
+    stage = group.stage
+    group.rows("rope", ROTATIONS, partial(_rotates, stage))
+    for side in ("queries", "keys"):
+        plant = partial(_one_side, stage=stage, side=side)
+        group.add(f"rope-no-{side}", f"no rotary positions on {side}", plant, kind="rope")
+    thetas = {f"{theta:g}": (f"{theta:g}", theta) for theta in (1e4, *THETAS) if theta != own}
+    group.rows("theta", thetas, partial(_theta, stage), words=f"a rotary base of {{}} in place of {own:.0f}")
+    group.rows("frequencies", FREQUENCIES, partial(_frequencies, stage))
 
 
 Rotate = Callable[[Rope, Tensor], Tensor]
@@ -82,11 +89,23 @@ ROTATIONS: MistakeTable = {
 }
 
 
-def _rotates(on: Target, rotate: Rotate) -> None:
-    on.changes.set(Rope, "rotate", lambda rope, x: rotate(rope, x))  # a partial is no method
+def _home(on: Target, stage: str) -> Any:
+    """Return the module with the frequencies of a stage."""
+    return home_of(on.engine, stage)[0]
 
 
-def _one_side(on: Target, side: str) -> None:
+def _rotates(stage: str, on: Target, rotate: Rotate) -> None:
+    turn, home = Rope.rotate, _home(on, stage)
+    others = [one for one in on.model.modules() if isinstance(one, Rotary) and one is not home]
+
+    def turned(rope: Rope, x: Tensor) -> Tensor:
+        is_of_another = any(rope.inverse_frequencies is one.inv_freq for one in others)
+        return turn(rope, x) if is_of_another else rotate(rope, x)
+
+    on.changes.set(Rope, "rotate", turned)
+
+
+def _one_side(on: Target, stage: str, side: str) -> None:
     turn, turns = Rope.rotate, [0]
 
     def rotate(rope: Rope, x: Tensor) -> Tensor:
@@ -94,7 +113,7 @@ def _one_side(on: Target, side: str) -> None:
         is_query = turns[0] % 2 == 1
         return x if is_query == (side == "queries") else turn(rope, x)
 
-    on.changes.set(Rope, "rotate", rotate)
+    _rotates(stage, on, rotate)
 
 
 def _values_too(on: Target) -> None:
@@ -162,11 +181,13 @@ def positioned(on: Target, change: Positions) -> None:
     on.changes.set(Rope, "__init__", init)
 
 
-def _frequencies(on: Target, change: TensorChange) -> None:
-    on.changes.set(on.core, "inv_freq", change(on.core.inv_freq))
+def _frequencies(stage: str, on: Target, change: TensorChange) -> None:
+    home = _home(on, stage)
+    on.changes.set(home, "inv_freq", change(home.inv_freq))
 
 
-def _theta(on: Target, theta: float) -> None:
-    own = on.core.inv_freq
+def _theta(stage: str, on: Target, theta: float) -> None:
+    home = _home(on, stage)
+    own = home.inv_freq
     exponents = torch.arange(len(own), device=own.device).float() / len(own)
-    on.changes.set(on.core, "inv_freq", (1.0 / theta**exponents).to(own.dtype))
+    on.changes.set(home, "inv_freq", (1.0 / theta**exponents).to(own.dtype))

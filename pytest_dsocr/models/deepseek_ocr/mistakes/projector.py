@@ -23,11 +23,16 @@ def projector_mistakes() -> Group:
     for key, (words, pairing) in PAIRINGS.items():
         where = "" if "projector" in words else " in front of the projector"
         group.add(key, f"{words}{where}", partial(_pairs, pairing=pairing))
+    add_linear(group)
+    return group
+
+
+def add_linear(group: Group) -> None:
+    """Add the mistakes of the projector's linear layer."""
     group.rows("", LINEARS, runs(_layers))
     for key, row in NARROW.items():
         for what, (words, compute) in ROUNDED.items():
             group.rows(what, {key: row}, runs(_layers, compute), words=words)
-    return group
 
 
 @dataclass(frozen=True)
