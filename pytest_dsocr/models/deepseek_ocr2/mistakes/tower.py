@@ -49,17 +49,15 @@ def tower_mistakes() -> Group:
     add_numbers(group, NAME)
     group.rows("queries", QUERY_TABLES, _queries, "front")
     group.add("queries-first", "the queries in front of the image tokens", _queries_first, "front")
-    group.rows("features", FEATURES, wraps(_tower, lambda run, change, x: run(change(x))), "front")
+    group.rows(
+        "features", FEATURES, wraps(lambda on: [on.core.qwen2_model], lambda run, change, x: run(change(x))), "front"
+    )
     group.rows("", FINAL_NORMS, wraps(lambda on: [_layers(on).norm]), "back")
     group.rows("", ENDS, _ends, "back")
     words = f"SAM's features added to {NAME}'s tokens"
-    group.add("sam-joined", words, lambda on: on.changes.around(*_tower(on), _joined), "back")
+    group.add("sam-joined", words, lambda on: on.changes.around(on.core.qwen2_model, _joined), "back")
     group.add("last-block-left-out", f"{NAME}'s last block left out", _no_last, "back")
     return group
-
-
-def _tower(on: Target) -> list[Any]:
-    return [on.core.qwen2_model]
 
 
 def _layers(on: Target) -> Any:
@@ -192,7 +190,7 @@ def _turned(queries: Tensor) -> Tensor:
 
 
 def _queries(on: Target, make: QueryTable) -> None:
-    [tower] = _tower(on)
+    tower = on.core.qwen2_model
     own = tower.queries
 
     def queries(count: int) -> Tensor:
@@ -203,7 +201,7 @@ def _queries(on: Target, make: QueryTable) -> None:
 
 
 def _queries_first(on: Target) -> None:
-    [tower] = _tower(on)
+    tower = on.core.qwen2_model
 
     def forward(sam: Tensor) -> Tensor:
         image = _flat(sam)
@@ -263,7 +261,7 @@ ENDS: MistakeTable = {
 
 
 def _ends(on: Target, change: TensorChange) -> None:
-    on.changes.set(*_tower(on), "of_queries", change)
+    on.changes.set(on.core.qwen2_model, "of_queries", change)
 
 
 def _no_last(on: Target) -> None:
