@@ -95,7 +95,11 @@ def test_vision_config_says_which_model_it_is_if_no_class_does() -> None:
     assert Architecture.from_config(config(architectures=[])).family is OWN
     with pytest.raises(DsocrError, match=r"of DeepSeek-OCR \(.*the vision_config of DeepSeek-OCR-2 \(deepencoderv2\)"):
         Architecture.from_config(config(architectures=[DEEPSEEK_OCR.vendor.architecture]))
-    for other in ({"architectures": ["JinaOCRForCausalLM"]}, {"architectures": [], "vision_config": {}}):
+    others: tuple[dict[str, Any], ...] = (
+        {"architectures": ["JinaOCRForCausalLM"]},
+        {"architectures": [], "vision_config": {}},
+    )
+    for other in others:
         with pytest.raises(DsocrError, match="is of no model that is known"):
             Architecture.from_config(config(**other))
     narrow = {**VISION, "width": {**VISION["width"], "qwen2-0-5b": {"dim": 900}}}  # type: ignore[dict-item]
@@ -227,7 +231,7 @@ def test_a_wrong_block_is_described(kind: str, words: str, tower: Tower, monkeyp
     with torch.no_grad():
         rope, mask = layers.block_arguments(given)
         block: Any = layers.layers[1]
-        right, other = block(given, rope, mask), torch.full_like(mask, mask.min()).triu(1)
+        right, other = block(given, rope, mask), mask.min().expand(24, 24).triu(1)
         if kind == "heads":
             monkeypatch.setattr(
                 "pytest_dsocr.models.deepseek_ocr2.qwen2.repeat_heads", lambda k, q: k.repeat(1, 3, 1, 1)
