@@ -1,4 +1,4 @@
-"""DeepSeek-OCR-2: a Qwen2 tower in place of CLIP, at most six crops of 768 px, no newlines and no mosaic."""
+"""DeepSeek-OCR-2: a Qwen2 tower instead of CLIP, at most six crops of 768 px, no newlines and no mosaic."""
 
 from dataclasses import replace
 

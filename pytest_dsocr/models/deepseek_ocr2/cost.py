@@ -18,7 +18,7 @@ from pytest_dsocr.models.deepseek_ocr2.sizes import QUERIES, TowerConfig, sizes_
 TOWER = "model.qwen2_model"
 LAYERS = f"{TOWER}.model.model"
 MATRICES = 3
-"""Of a gated perceptron."""
+"""Number of matrices of a gated perceptron."""
 
 
 def tower_parameters(config: TowerConfig) -> dict[str, int]:
