@@ -1,6 +1,7 @@
 """DeepSeek-OCR-2: a Qwen2 tower instead of CLIP, at most six crops of 768 px, no newlines and no mosaic."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from pytest_dsocr.contract.presets import Layout, Preset, Tiling
 from pytest_dsocr.models.deepseek_ocr import FAMILY as LIKE
@@ -58,6 +59,7 @@ FAMILY = replace(
     mistakes="pytest_dsocr.models.deepseek_ocr2.mistakes:encoder_mistakes",
     embedded={},
     synthetic=SIZES,
-    ports=None,
+    based_on=LIKE,
+    ports=Path(__file__).with_name("ports.toml"),
     is_unmarked=False,
 )
