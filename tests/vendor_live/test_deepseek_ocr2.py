@@ -37,7 +37,7 @@ ENCODER = DeepEncoder2.of(
     SamConfig(width=16, layers=2, heads=1, global_attn_indexes=(1,), neck_channels=8, downsample_channels=(12, 48)),
     TowerConfig(dim=48, layers=2, heads=6, key_value_heads=2, intermediate_size=96),
 )
-"""One head in SAM: its attention over 4,096 places costs more than all else."""
+"""Small encoder; SAM has one head, since its attention over 4,096 places costs more than all else."""
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,6 @@ GRIDS: dict[str, tuple[str, GridRule]] = {
     "never": ("no page cut", lambda *_: (1, 1)),
     "from-one": ("a grid of one crop among those to choose from", partial(nearest, least=1)),
     "ceil": ("a grid of as many crops as the page's sides hold, rounded up", _ceil),
-    "limit-640": ("pages of more than 640 px cut", partial(nearest, limit=640)),
     "limit-1024": ("pages of up to 1024 px not cut", partial(nearest, limit=1024)),
     "limit-639": ("pages of exactly {crop} px cut", partial(nearest, margin=1)),
     **{key: (f"the grid nearest {words}", partial(nearest, by=by)) for key, (words, by) in NEARNESS.items()},

@@ -54,9 +54,14 @@ SIGNS = {
 def pixel_mistakes(family: ModelSpec) -> Group:
     """Return the mistakes of pixels."""
     group, tiling = Group("pixels", SIGNS), family.tiling
-    right = (f"grid-most-{tiling.most}", f"grid-limit-{tiling.crop_px}", *(["grid-six"] if tiling.most == 6 else []))
+    right = (f"grid-most-{tiling.most}", *(["grid-six"] if tiling.most == 6 else []))
     side = str(tiling.crop_px)
     changed = {key: row._replace(words=row.words.replace("{crop}", side)) for key, row in CHANGED.items()}
+    if family.based_on and (limit := family.based_on.tiling.crop_px) != tiling.crop_px:
+        of_limit = {"grid": partial(nearest, limit=limit)}
+        changed[f"grid-limit-{limit}"] = Row(
+            f"pages of more than {limit} px cut", of_limit, needs_crops=True, kind="grid"
+        )
     group.rows("", {key: row for key, row in changed.items() if key not in right}, plant_recipe)
     if family.pages_prompt:
         group.rows("pages", PAGES, _of_pages)
