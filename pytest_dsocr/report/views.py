@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,11 @@ from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.report import words
 from pytest_dsocr.report.budget import two_digits
 from pytest_dsocr.report.case_result import Number, number
-from pytest_dsocr.report.causes import also_failed, by_first, function_of, in_words, label
+from pytest_dsocr.report.causes import also_failed, by_first, function_of, in_words, label, where
 from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.report.file import INDEX_NAME, SUMMARY_NAME, Unfinished
+from pytest_dsocr.report.plot import LEGEND, heat_of, plot_of
+from pytest_dsocr.report.strip import boxes_of, short_error
 from pytest_dsocr.report.times import rows
 
 if TYPE_CHECKING:
@@ -172,6 +175,13 @@ def _files(change: VendorChange) -> str:
 
 
 TEMPLATE = "index.html.j2"
+VIEWS = {
+    "both": "side by side",
+    "reference": "reference",
+    "subject": "subject",
+    "blink": "blink between both",
+}
+"""Ways to show the two halves of a case's picture; the arrow keys change between them."""
 
 
 def write_index(result: RunJson, folder: Path) -> Path:
@@ -185,9 +195,12 @@ def html(result: RunJson) -> str:
 
     environment = templates(Path(__file__).parent)
     environment.filters |= {"in_words": words.counts, "error": _error, "of": count, "short": short}
-    environment.filters |= {"cause": in_words, "label": label, "also_failed": also_failed}
-    environment.filters |= {"two": two_digits, "share": _share}
+    environment.filters |= {"where": where, "label": label, "also_failed": also_failed}
+    environment.filters |= {"two": two_digits, "share": _share, "boxes": boxes_of, "short_error": short_error}
     run = result.run
+    environment.filters |= {"plot": partial(plot_of, run=run), "heat": heat_of}
+    ordered = sorted(result.cases, key=lambda case: (case.passes, case.place))
+    read_first = [one.cases[0] for one in result.causes if one.cases] or [case.id for case in ordered[:1]]
     sides = (words.reference_in_words(run), words.subject_in_words(run)) if run else None
     return environment.get_template(TEMPLATE).render(
         result=result,
@@ -197,7 +210,10 @@ def html(result: RunJson) -> str:
         tag_of={DiffSide.REFERENCE: "del", DiffSide.SUBJECT: "ins"},
         by_engine=words.BY_ENGINE,
         tests={test.nodeid: test for test in result.tests},
-        behind={case for one in result.causes for case in one.cases[1:]},
+        ordered=ordered,
+        opened=read_first,
+        legend=LEGEND,
+        views=VIEWS,
         first_wrong=words.first_wrong,
     )
 
