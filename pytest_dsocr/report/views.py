@@ -23,6 +23,8 @@ from pytest_dsocr.report.strip import boxes_of, short_error
 from pytest_dsocr.report.times import rows
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from pytest_dsocr.reference.drift import VendorChange
 
 
@@ -189,12 +191,19 @@ def write_index(result: RunJson, folder: Path) -> Path:
     return write_whole(folder / INDEX_NAME, html(result))
 
 
+def shared_templates(*folders: Path) -> Environment:
+    """Return the templates in some folders, with those that all pages share, and the filter ``of`` for counts."""
+    environment = templates(*folders, Path(__file__).parent)
+    environment.filters["of"] = count
+    return environment
+
+
 def html(result: RunJson) -> str:
     """Return the HTML page; everything from the result is escaped."""
     from pytest_dsocr.compare.diff import DiffSide  # brings rapidfuzz, which a run that compares nothing does not need
 
-    environment = templates(Path(__file__).parent)
-    environment.filters |= {"in_words": words.counts, "error": _error, "of": count, "short": short}
+    environment = shared_templates()
+    environment.filters |= {"in_words": words.counts, "error": _error, "short": short}
     environment.filters |= {"where": where, "label": label, "also_failed": also_failed}
     environment.filters |= {"two": two_digits, "share": _share, "boxes": boxes_of, "short_error": short_error}
     run = result.run
