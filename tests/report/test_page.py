@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from pytest_dsocr.base.words import MARGIN
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.describe.description import Description, ErrorPanel
 from pytest_dsocr.describe.error_digits import MOST_STEPS, digit, digits, error_of
@@ -16,11 +17,12 @@ from pytest_dsocr.describe.layout import pair_of
 from pytest_dsocr.history.page import html as history_page
 from pytest_dsocr.history.scoreboard import ScoreboardEntry
 from pytest_dsocr.history.scoreboard import html as scoreboard_page
+from pytest_dsocr.models import STAGE_NAMES
 from pytest_dsocr.report.plot import heat_of, plot_of
 from pytest_dsocr.report.strip import boxes_of, line_of, strips
 from pytest_dsocr.report.views import html
 from tests.history.test_history import plan
-from tests.report.made import MATCH, WRONG, case_payload, night, run_payload
+from tests.report.made import MATCH, WRONG, case_payload, night, payload, result, run_payload
 from tests.report.test_views import document
 
 TEXTS = ("ink", "soft", "good", "bad", "noted", "link")
@@ -31,19 +33,15 @@ DESCRIBED = Description("k", "t", 1.0, places=(ErrorPanel("the page", ("00a", "0
 CASE = case_payload(
     "a", MATCH, replace(WRONG, allowed=1e-4), SPELT_STEPS, passes=False, first_wrong="clip.page", described=DESCRIBED
 )
+RELEASE = ScoreboardEntry.of(night(("failed", payload(MATCH, WRONG, case=CASE))), "it", "It", "it 1")
 PAGES = {
+    "places": lambda: html(result(("failed", payload(WRONG, case=CASE, run=run_payload()))).document),
     "failing": lambda: html(document("breaks once, proven")),
     "text": lambda: html(document("text alone")),
     "slower": lambda: html(document("slower")),
     "nights": lambda: history_page(plan("..XX-" * 3), []),
-    "scoreboard": lambda: scoreboard_page([ScoreboardEntry.of(night(("failed", _sent())), "it", "It", "it 1")]),
+    "scoreboard": lambda: scoreboard_page([RELEASE, replace(RELEASE, version="it 2", stages={"CLIP": "="})]),
 }
-
-
-def _sent():  # type: ignore[no-untyped-def]
-    from tests.report.made import payload
-
-    return payload(MATCH, WRONG, case=CASE)
 
 
 class Outline(HTMLParser):
@@ -177,6 +175,17 @@ def test_the_heat_map_says_in_words_what_its_colours_show() -> None:
 def test_a_strip_is_a_line_with_the_error_that_matters() -> None:
     assert [box.stage for box in boxes_of(CASE)] == ["tokenizer", "clip", "decode"]
     assert line_of(CASE) == "tok ✓ clip ✗ 7.1e-1 dec ✗"
+    names = ("input_ids", "images_ori", *STAGE_NAMES[2:7], "logits", "text")
+    whole = case_payload("w", *(replace(WRONG, what=name) for name in names), passes=False)
+    assert line_of(whole).split() == "pre ✗ 7.1e-1 tok ✗ sam ✗ clip ✗ proj ✗ fus ✗ pref ✗ dec ✗ out ✗".split()
+    assert len(line_of(whole)) + MARGIN <= 80
     alike = [case_payload(f"{name}{'x' * 40}", WRONG, passes=False, page=f"{name}.png") for name in "abc"]
     shown = [*strips([case_payload("right", MATCH, page="right.png"), *alike], 1)]
     assert shown == [("a +2", "clip ✗ 7.1e-1", True), ("", "and 1 case more", False)]
+
+
+def test_the_scoreboard_marks_the_first_wrong_stage_and_what_a_release_changed() -> None:
+    page = PAGES["scoreboard"]()
+    assert page.count(' first"') == 1
+    assert re.search(r'WRONG first">✗ <small>1 of 1, 7e-01', page)
+    assert re.search(r'MATCH">✓<span title="differs', page)
