@@ -1,4 +1,4 @@
-"""``dsocr demo``: plant a mistake in the engine, compare it with a recording of the vendor's code, and open the page."""
+"""``dsocr demo``: plant a mistake in the engine, compare it with the vendor's recording, and open the page."""
 
 import subprocess
 import webbrowser
@@ -17,7 +17,9 @@ MISTAKE, PAGE = "CLP-W13", Path("figures_201")
 
 def add_run(command: ArgumentParser) -> None:
     """Add the folder, and whether to open the page."""
-    command.add_argument("--out", type=Path, default=Path("dsocr-demo"), help="folder for the page (default: %(default)s)")
+    command.add_argument(
+        "--out", type=Path, default=Path("dsocr-demo"), help="folder for the page (default: %(default)s)"
+    )
     command.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
 
 

@@ -27,7 +27,9 @@ def compare_best(actual: Best, expected: Best, limits: Tolerances) -> Comparison
     ]
     error = _relative(apart, actual.logits, expected)
     if error == 0.0 and actual == expected:
-        return Comparison("prefill_best", Verdict.MATCH, f"the best {len(expected.ids)} and their logits", 0.0, allowed=limits.logits)
+        return Comparison(
+            "prefill_best", Verdict.MATCH, f"the best {len(expected.ids)} and their logits", 0.0, allowed=limits.logits
+        )
     shared = sum(token in own for token in expected.ids)
     verdict = Verdict.DRIFT if error <= limits.logits else Verdict.WRONG
     measured = (

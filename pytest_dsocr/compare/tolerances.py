@@ -150,8 +150,8 @@ CORRECT: Mapping[tuple[str, str], Mapping[str, float]] = {
         **{"layers": 2.6e-2, "prefill": 3.0e-2},
     },
 }
-"""Largest relative errors of the measured correct variants by device and dtype, and by stage; the decoder's layers are
-apart from its logits. ``tests/faults/test_calibration.py`` compares them with the measurements."""
+"""Largest relative errors of correct variants, by device and dtype, then by stage. ``tests/faults/test_calibration.py``
+compares them with the measurements."""
 
 
 def tolerances(*dtypes: str, same_key: bool = True) -> Tolerances:

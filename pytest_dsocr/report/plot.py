@@ -25,7 +25,10 @@ LEFT, TOP, BOTTOM, STEP, DECADE = 62, 14, 30, 24, 24
 """Margins of a plot, distance of two tensors, and height of a factor of ten, in pixels."""
 STEPS_WIDTH = 200
 LARGEST = 10.0
-COLOURS = "#fde725 #b5de2b #6ece58 #35b779 #1f9e89 #26828e #31688e #3e4989 #482878".split()[::-1]
+COLOURS = (
+    *("#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89"),
+    *("#35b779", "#6ece58", "#b5de2b", "#fde725"),
+)
 """The scale viridis, dark for small errors: readers who see few colours see its lightness."""
 CELL = 10
 STEPS_OF_COLOUR = 2
@@ -137,7 +140,9 @@ def _y(error: float) -> float:
     return TOP + DECADE * (math.log10(LARGEST) - place)
 
 
-def _spans(found: Sequence[ComparisonResult], at: Mapping[tuple[str, int | None], float]) -> Iterator[tuple[float, float, float]]:
+def _spans(
+    found: Sequence[ComparisonResult], at: Mapping[tuple[str, int | None], float]
+) -> Iterator[tuple[float, float, float]]:
     """Yield each limit with the left end and width of the neighbouring tensors that have it."""
     allowed = {at[_place(one)]: number(one.allowed) for one in found if one.allowed is not None}
     for limit, group in groupby(sorted(allowed), key=allowed.__getitem__):
@@ -156,7 +161,9 @@ def _stages(places: Sequence[tuple[str, int | None]]) -> Iterator[tuple[str, flo
 def _kinds(places: Sequence[tuple[str, int | None]]) -> Iterator[tuple[str, float, float]]:
     """Yield stretches under the names of :data:`CORRECT`: a decoder's layers have a range of their own."""
     x = float(LEFT)
-    for kind, group in groupby("layers" if place[0] == PREFILL and place[1] is not None else place[0] for place in places):
+    for kind, group in groupby(
+        "layers" if place[0] == PREFILL and place[1] is not None else place[0] for place in places
+    ):
         width = STEP * len([*group])
         yield kind, x, width
         x += width
@@ -186,7 +193,7 @@ class HeatMap:
 
     panels: Sequence[HeatPanel]
     scale: Sequence[tuple[str, str]]
-    """Colour and the largest error that it stands for."""
+    """Colours, each with its largest error."""
 
 
 @dataclass(frozen=True)

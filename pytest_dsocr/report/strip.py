@@ -1,4 +1,4 @@
-"""A case's stages in the order of the data, each with its gravest verdict: the strip of the page and of the terminal."""
+"""Stages of a case in the order of the data, each with its gravest verdict, for the page and the terminal."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class StageBox:
 
     @property
     def mark(self) -> tuple[str, str]:
-        """Its sign and words."""
+        """Sign of the stage, and words for it."""
         if self.verdict is Verdict.WRONG:
             return ALLOWED if self.is_allowed else MARKS[Verdict.WRONG]
         is_lost = any(one.verdict is Verdict.NOT_COMPARED and not one.passes for one in self.comparisons)
@@ -68,7 +68,7 @@ class StageBox:
 
     @property
     def error(self) -> float:
-        """Its largest relative error."""
+        """Largest relative error of the stage."""
         return max((number(one.error) for one in self.comparisons), default=0.0)
 
     @property
@@ -93,8 +93,9 @@ def boxes_of(case: CaseResult) -> list[StageBox]:
 
 
 def line_of(case: CaseResult) -> str:
-    """Return a strip such as ``pre ✓ tok ✓ sam ✓ clip ✗ 4.2e-2``, with the error of its first wrong stage, or else the
-    largest drift.
+    """Return a strip such as ``pre ✓ tok ✓ sam ✓ clip ✗ 4.2e-2``.
+
+    The error is that of the first wrong stage, or else the largest drift.
     """
     boxes = boxes_of(case)
     named = next((box for box in boxes if box.is_wrong), max(boxes, key=lambda box: box.error, default=None))

@@ -136,7 +136,7 @@ class Summary:
         return TerminalLine(f"{made}{cases}: {by_verdict}", BAD if bad else GOOD)
 
     def _strips(self) -> Iterator[TerminalLine]:
-        """Yield the stages of the cases over all comparisons, whichever tests were selected; then what is suspicious."""
+        """Yield the stages of the cases, whichever tests were selected; then what is suspicious."""
         for name, strip, is_wrong in strips(self.result.cases, MOST_STRIPS):
             yield TerminalLine(f"{plain(name):<{MARGIN}}{strip}", BAD if is_wrong else NO_MARKUP)
         for where, least in self.result.suspicious[:MOST_STRIPS]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.reference.drift import VendorChange
 
 
-MOST, NAMED, COLUMNS = 50, 6, 300
+MOST, MOST_STRIPS, NAMED, COLUMNS = 50, 6, 6, 300
 OF_CAUSES = ("test", "as", "found", "why", "also failed")
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 """Characters that Markdown interprets, including those that turn an address into a link."""
@@ -208,8 +208,8 @@ def html(result: RunJson) -> str:
     environment.filters |= {"two": two_digits, "share": _share, "boxes": boxes_of, "short_error": short_error}
     run = result.run
     environment.filters |= {"plot": partial(plot_of, run=run), "heat": heat_of}
-    ordered = sorted(result.cases, key=lambda case: (case.passes, case.place))
-    read_first = [one.cases[0] for one in result.causes if one.cases] or [case.id for case in ordered[:1]]
+    to_read = [one.cases[0] for one in result.causes if one.cases]
+    ordered = sorted(result.cases, key=lambda case: (case.passes, case.id not in to_read, case.place))
     sides = (words.reference_in_words(run), words.subject_in_words(run)) if run else None
     return environment.get_template(TEMPLATE).render(
         result=result,
@@ -220,7 +220,8 @@ def html(result: RunJson) -> str:
         by_engine=words.BY_ENGINE,
         tests={test.nodeid: test for test in result.tests},
         ordered=ordered,
-        opened=read_first,
+        opened=to_read or [case.id for case in ordered[:1]],
+        most_strips=MOST_STRIPS,
         legend=LEGEND,
         views=VIEWS,
         first_wrong=words.first_wrong,

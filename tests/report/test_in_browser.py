@@ -52,7 +52,11 @@ def shown_in(page: Path, *options: str) -> dict[int, list[str]]:
     frame = page.with_name("frame.html")
     frame.write_text(LISTEN + "".join(FRAME.format(page.name, width_px, HEIGHT_PX) for width_px in WIDTHS_PX), "utf-8")
     picture, size = page.with_name("shown.png"), (sum(WIDTHS_PX) + 40, HEIGHT_PX + 80)
-    own = [f"--user-data-dir={page.with_name('profile')}", f"--screenshot={picture}", f"--window-size={size[0]},{size[1]}"]
+    own = [
+        f"--user-data-dir={page.with_name('profile')}",
+        f"--screenshot={picture}",
+        f"--window-size={size[0]},{size[1]}",
+    ]
     command = [BROWSER, *OPTIONS.split(), *options, *own, frame.as_uri()]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
     reported = shown.partition("measured:")[2].partition("|</p>")[0].split("|")

@@ -45,7 +45,7 @@ PAGES = {
 
 
 class Outline(HTMLParser):
-    """What an assistive technology is told: headings, controls and their names, pictures, tables, ids."""
+    """Structure of a page for assistive technology: headings, controls and their names, pictures, tables, ids."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -85,7 +85,9 @@ def test_a_page_has_no_accessibility_fault(name: str) -> None:
     assert found.all("main")
     assert all(one.get("alt") for one in found.all("img"))
     assert all(found.names.get(one["id"] or "") for one in found.all("input")), "each control has a label"
-    assert all(one.get("role") == "img" and one.get("aria-label") or one.get("aria-hidden") for one in found.all("svg"))
+    assert all(
+        (one.get("role") == "img" and one.get("aria-label")) or one.get("aria-hidden") for one in found.all("svg")
+    )
     assert all(one.get("aria-label") for _, one in found.elements if "tabindex" in one), "what scrolls has a name"
     assert {one["href"] for one in found.all("a") if (one["href"] or "")[:1] == "#"} <= {f"#{one}" for one in ids}
     assert all(one.get("scope") for one in found.all("th"))
@@ -177,7 +179,7 @@ def test_a_strip_is_a_line_with_the_error_that_matters() -> None:
     assert line_of(CASE) == "tok ✓ clip ✗ 7.1e-1 dec ✗"
     names = ("input_ids", "images_ori", *STAGE_NAMES[2:7], "logits", "text")
     whole = case_payload("w", *(replace(WRONG, what=name) for name in names), passes=False)
-    assert line_of(whole).split() == "pre ✗ 7.1e-1 tok ✗ sam ✗ clip ✗ proj ✗ fus ✗ pref ✗ dec ✗ out ✗".split()
+    assert line_of(whole) == "pre ✗ 7.1e-1 tok ✗ sam ✗ clip ✗ proj ✗ fus ✗ pref ✗ dec ✗ out ✗"
     assert len(line_of(whole)) + MARGIN <= 80
     alike = [case_payload(f"{name}{'x' * 40}", WRONG, passes=False, page=f"{name}.png") for name in "abc"]
     shown = [*strips([case_payload("right", MATCH, page="right.png"), *alike], 1)]
