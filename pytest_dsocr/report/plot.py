@@ -160,13 +160,9 @@ def _stages(places: Sequence[tuple[str, int | None]]) -> Iterator[tuple[str, flo
 
 def _kinds(places: Sequence[tuple[str, int | None]]) -> Iterator[tuple[str, float, float]]:
     """Yield stretches under the names of :data:`CORRECT`: a decoder's layers have a range of their own."""
-    x = float(LEFT)
-    for kind, group in groupby(
-        "layers" if place[0] == PREFILL and place[1] is not None else place[0] for place in places
-    ):
-        width = STEP * len([*group])
-        yield kind, x, width
-        x += width
+    yield from _stages(
+        [("layers" if stage == PREFILL and block is not None else stage, block) for stage, block in places]
+    )
 
 
 def _steps(along: str, left: float) -> str:
