@@ -176,11 +176,8 @@ def _sentence(found: Sequence[ComparisonResult]) -> str:
         worst = max(found, key=lambda one: number(one.error))
         largest = f"the largest error is {number(worst.error):.1e}, of {worst.what}"
         return f"{count(len(found), 'tensor')} within the limits; {largest}."
-    first, last = wrong[0], found[-1]
-    return (
-        f"{len(wrong)} of {count(len(found), 'tensor')} wrong. The first is {first.what} with {number(first.error):.1e}; "
-        f"the last tensor, {last.what}, has {number(last.error):.1e}."
-    )
+    first, last = (f"{one.what} with {number(one.error):.1e}" for one in (wrong[0], found[-1]))
+    return f"{len(wrong)} of {count(len(found), 'tensor')} wrong. The first is {first}, the last tensor {last}."
 
 
 @dataclass(frozen=True)
