@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run:run", "read a page or a PDF; print stages and boxes, draw the boxes"),
     "compare": ("compare:run", "run the suites: compare an implementation (subject) with the vendor's"),
     "diff": ("results:diff", "show what became wrong or slower between two results"),
+    "demo": ("demo:run", "plant a mistake in the engine, find it, and open the page of the result"),
     "doctor": ("doctor:run", "check whether this machine has everything that a run needs"),
     "bench": ("bench:run", "time two versions alternately: is the second slower?"),
     "load": ("load:run", "send a server concurrent requests: how many pages a second, and how long does each take?"),
@@ -40,7 +41,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 GROUPS = {"vendor": "set up, inspect or record the vendor's code"}
 AREAS = {
     "compare": ("compare", "diff", "history", "scoreboard"),
-    "look": ("run", "dump", "faults"),
+    "look": ("demo", "run", "dump", "faults"),
     "measure": ("bench", "load"),
     "set up": ("doctor", "new-adapter", "export", "vendor", "watch-vendor"),
 }

@@ -140,6 +140,19 @@ BETWEEN_KEYS_IN_BFLOAT16 = {"logits": 0.15}
 Between bf16, float32 and the three attentions, logits differ by up to 0.118 and ties by up to 8 ULP, except one in
 6,556. With float16, which overflows and reads them wrongly, 31 pages exceed these limits."""
 
+CORRECT: Mapping[tuple[str, str], Mapping[str, float]] = {
+    ("cpu", "float32"): {
+        **{"sam": 8.3e-7, "clip": 7.9e-7, "projector": 7.0e-7, "vision_fusion": 5.8e-7},
+        **{"layers": 9.2e-7, "prefill": 7.0e-7},
+    },
+    ("cuda", "bfloat16"): {
+        **{"sam": 1.2e-2, "clip": 1.2e-2, "projector": 1.2e-2, "vision_fusion": 1.3e-2},
+        **{"layers": 2.6e-2, "prefill": 3.0e-2},
+    },
+}
+"""Largest relative errors of correct variants, by device and dtype, then by stage. ``tests/faults/test_calibration.py``
+compares them with the measurements."""
+
 
 def tolerances(*dtypes: str, same_key: bool = True) -> Tolerances:
     """Return the limits for sides that compute in ``dtypes``; outputs must be equal if both have the same key.

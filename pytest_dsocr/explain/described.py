@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.describe.attention import describe_block
 from pytest_dsocr.describe.block import Block
-from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.description import Description, ErrorPanel
+from pytest_dsocr.describe.error_map import error_map
 from pytest_dsocr.describe.experts import Mixed, describe_experts
 from pytest_dsocr.describe.layout import pair_of
 from pytest_dsocr.describe.pair import simplest
@@ -61,14 +63,28 @@ def describe_seen(clean: Clean, seen: Seen, expected: Seam | str) -> list[Descri
     if isinstance(expected, str):
         right = getattr(clean.inputs, seen.what)
         found = describe_pixels(seen.gave, right.cpu(), clean.grid) if pixels_sha256(right.cpu()) == expected else None
-        return [found] if found else []
+        return [replace(found, places=_places(clean, seen, right))] if found else []
     with torch.no_grad():
-        return [*_of_seam(clean, seen, expected)]
+        right, given = _right(clean, TensorName.parse(seen.what))
+        places = _places(clean, seen, right)
+        return [replace(one, places=places) for one in _of_seam(clean, seen, expected, right, given)]
 
 
-def _of_seam(clean: Clean, seen: Seen, expected: Seam) -> Iterator[Description]:
+def _places(clean: Clean, seen: Seen, right: Tensor) -> tuple[ErrorPanel, ...]:
+    """Return the errors of the subject's tensor by place; nothing if its shape is wrong."""
     name = TensorName.parse(seen.what)
-    right, right_given = _right(clean, name)
+    if seen.gave.shape != right.shape:
+        return ()
+    image = clean.inputs.images_seq_mask[0].cpu() if name.stage == PREFILL and name.block is not None else None
+    is_of_crops = name.view == "crops" or seen.what == PIXELS[0]
+    pair = pair_of(seen.gave, right, channels_last=name.block is not None, image=image)
+    return error_map(pair, clean.grid, image, is_of_crops=is_of_crops)
+
+
+def _of_seam(
+    clean: Clean, seen: Seen, expected: Seam, right: Tensor, right_given: Sequence[Tensor]
+) -> Iterator[Description]:
+    name = TensorName.parse(seen.what)
     total = _error(seen.gave, right)
     if distance(expected, Seam.of(right)) > total / NEARER:
         return

@@ -42,13 +42,18 @@ class ComparisonResult(Struct, frozen=True):
     """In the order of the alphabet."""
     diff: list[list[tuple[str, str]]]
     """Lines of a diff of texts. A piece is its side and its text; see :mod:`pytest_dsocr.compare.diff`."""
+    allowed: Number = None
+    """Largest error that passes."""
+    along: str = ""
+    """A digit for the error of each decoding step; see :mod:`pytest_dsocr.describe.error_digits`."""
 
     @classmethod
     def of(cls, one: Comparison) -> ComparisonResult:
         """Return the result of a comparison."""
         diff = [[(str(piece.side), piece.text) for piece in line] for line in one.diff]
         error, details, signs = of_number(one.error), [*one.details], sorted(one.signs)
-        return cls(one.what, one.verdict, one.passes, one.measured, error, details, one.reason, signs, diff)
+        judged = one.what, one.verdict, one.passes, one.measured, error, details
+        return cls(*judged, one.reason, signs, diff, of_number(one.allowed), one.along)
 
 
 class Fault(Struct, frozen=True):

@@ -41,9 +41,14 @@ class FailureCause(Struct):
     @property
     def said(self) -> str:
         """Why, and how the values differ."""
+        return "; ".join(self.whys)
+
+    @property
+    def whys(self) -> list[str]:
+        """The parts of :attr:`said`."""
         why = f"{self.why}{' (proven)' * self.proven}" if self.why else ""
         measured = f"measured: {self.described}" if why and self.described else self.described
-        return "; ".join(filter(None, (why, measured)))
+        return [*filter(None, (why, measured))]
 
 
 def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> list[FailureCause]:
@@ -190,12 +195,15 @@ def label(one: FailureCause) -> str:
 
 def in_words(one: FailureCause) -> str:
     """Return where a cause broke, in how many cases or which test, and why."""
+    return f"{where(one)}: {one.said}" if one.said else where(one)
+
+
+def where(one: FailureCause) -> str:
+    """Return the comparison that broke, in how many cases, or the test that failed."""
     if one.cases:
-        where = f"{one.what} in {len(one.cases)} of {count(one.of, one.unit)}"
-    else:
-        function, of = function_of(one.tests[0])
-        where = f"{one.what} of {function}" if one.what else function + of
-    return f"{where}: {one.said}" if one.said else where
+        return f"{one.what} in {len(one.cases)} of {count(one.of, one.unit)}"
+    function, of = function_of(one.tests[0])
+    return f"{one.what} of {function}" if one.what else function + of
 
 
 def also_failed(one: FailureCause, named: int = 0, how: str = "") -> str:

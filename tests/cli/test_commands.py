@@ -29,6 +29,7 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "run": [],
     "compare": [],
     "diff": ["a", "b"],
+    "demo": [],
     "doctor": [],
     "bench": ["a", "b"],
     "load": ["http://a"],
