@@ -99,6 +99,7 @@ class _Walk:
         if is_first:
             done.add((first, 0))
             part.learn(first, found[:1])
+            yield from self._paired(part)
         while wrong := part.wrong():
             for what in wrong:
                 if (what, len(part.known)) in done:
@@ -114,6 +115,19 @@ class _Walk:
                 break
         if found or not is_first:
             yield from (NextWrong(what, missed[what]) for what in wrong[:1] if what in missed)
+
+    def _paired(self, part: Part) -> Iterator[NextWrong]:
+        """Yield the mistake that reproduces the first wrong values together with one that comes nearer to them."""
+        first = self.trail.question.what
+        part.learn(first, self.trail.partly[:1])
+        if not part.known or self.trail.found:
+            return
+        answer, nearer = part.search(first, self._search(first)), part.known[0]
+        if answer.explained:
+            yield NextWrong(first, answer.paired(nearer.mistake))
+            part.learn(first, answer.found[:1])
+        else:
+            part.known.clear()
 
 
 def _is_known(clean: Clean, stage: str, own: Mapping[tuple[str, str], Tensor]) -> bool:

@@ -99,6 +99,8 @@ class Trail:
     """The question about the first divergence, with every seam of the subject."""
     found: tuple[str, ...]
     """Ids of the mistakes that reproduce the first wrong values."""
+    partly: tuple[str, ...]
+    """Ids of the mistakes that come nearer to them, if none reproduces them."""
     inputs: Mapping[str, Tensor]
     """The subject's inputs that are wrong."""
     vision: Mapping[str, Tensor]
@@ -115,9 +117,10 @@ class Trail:
         seams = {name: replace(seam, values=None, not_finite=None) for name, seam in answer.seams.items()}
         wrong = {one.what for one in report.comparisons if one.verdict is Verdict.WRONG}
         inputs = {name: one for name, one in (answer.input_tensors or {}).items() if name in wrong}
-        found = first.mistakes if first and first.is_whole else ()
+        named = first.mistakes if first else ()
+        found, partly = (named, ()) if first and first.is_whole else ((), named)
         whole = replace(question, seams=seams)
-        return cls(whole, found, inputs, answer.vision_tensors or {}, tuple(outputs), report.exchange.alone)
+        return cls(whole, found, partly, inputs, answer.vision_tensors or {}, tuple(outputs), report.exchange.alone)
 
     def pack(self) -> dict[str, Any]:
         """Return the trail as values that a worker takes."""

@@ -90,6 +90,12 @@ class SearchResult:
         refuted = (*self.refuted, *(one for one in self.found if one not in found))
         return replace(self, found=found, words=words, groups=groups, refuted=refuted, beyond=beyond)
 
+    def paired(self, one: Mistake) -> SearchResult:
+        """Return the result for pairs with a mistake that the engine had meanwhile. Other pairs were not tried."""
+        found = tuple(f"{one.id}+{other.partition('.')[2]}" for other in self.found)
+        words = tuple(f"{one.words}, and {other}" for other in self.words)
+        return replace(self, found=found, words=words, unpaired=1)
+
 
 class NextWrong(NamedTuple):
     """A comparison that is wrong by itself, and the search for its cause."""

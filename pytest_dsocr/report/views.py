@@ -14,7 +14,7 @@ from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.report import words
 from pytest_dsocr.report.budget import two_digits
 from pytest_dsocr.report.case_result import Number, number
-from pytest_dsocr.report.causes import also_failed, by_first, function_of, in_words, label
+from pytest_dsocr.report.causes import also_failed, by_first, function_of, in_words, label, where_broke
 from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.report.file import INDEX_NAME, SUMMARY_NAME, Unfinished
 from pytest_dsocr.report.times import rows
@@ -70,8 +70,10 @@ def _lines(result: ResultView) -> Iterator[str]:
     yield from (f"## pytest-dsocr: {result.ended_as}", "", cell(result.verdict), "")
     for one in finished.causes if finished else ():
         if one.cases:
-            yield f"**{label(one)}** {cell(in_words(one))}"
-            yield ""
+            found = f"{where_broke(one)}: {len(one.numbered)} causes" if one.numbered else in_words(one)
+            yield from (f"**{label(one)}** {cell(found)}", "")
+            yield from (cell(cause) for cause in one.numbered)
+            yield from [""] * bool(one.numbered)
     when = f"{result.started} to {result.ended or 'its refusal'}, {result.id}"
     sides = [*_run(finished)] if finished else []
     yield from table(("", ""), [*sides, ("commit", result.commit or "unknown"), ("run", when)])
@@ -185,7 +187,7 @@ def html(result: RunJson) -> str:
 
     environment = templates(Path(__file__).parent)
     environment.filters |= {"in_words": words.counts, "error": _error, "of": count, "short": short}
-    environment.filters |= {"cause": in_words, "label": label, "also_failed": also_failed}
+    environment.filters |= {"cause": in_words, "label": label, "where": where_broke, "also_failed": also_failed}
     environment.filters |= {"two": two_digits, "share": _share}
     run = result.run
     sides = (words.reference_in_words(run), words.subject_in_words(run)) if run else None
