@@ -129,7 +129,7 @@ class FurtherResult(Struct, frozen=True):
     def of(cls, one: FurtherCause) -> FurtherResult:
         """Return the result of a further cause."""
         found = one.explanation
-        return cls(one.what, found.text, found.is_proven, [*found.mistakes], one.described)
+        return cls(one.what, found.text, found.is_proven, [*found.mistakes], one.description)
 
     @property
     def said(self) -> str:

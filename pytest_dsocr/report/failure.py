@@ -73,7 +73,8 @@ TOLD_ALONE, TOLD_WHOLE = (*ROWS, "dtypes", MMD, "artefacts"), ("read", "text")
 """Stages and comparisons with hints that need no other comparison of the case; the suites themselves search for the
 causes of wrong pixels and grids."""
 MOST_COMPARISONS, LINES_OF_COMPARISON, MOST_DETAILS, MOST_FINDINGS, LINES_OF_FINDING = 5, 2, 9, 3, 2
-MOST_FURTHER = 4
+MOST_LEFT = 4
+"""Number of further causes and findings."""
 
 
 @dataclass(frozen=True)
@@ -203,10 +204,11 @@ class TestFailure:
             yield from entry("measured", self.described.text)
         if not self.is_proven and self.checks:
             yield from entry("check", self.checks[0])
-        for cause in self.report.exchange.further[:MOST_FURTHER]:
-            yield from entry("also wrong", f"{cause.what}: {FurtherResult.of(cause).said}", LINES_OF_FINDING)
-        for finding in self.report.exchange.findings[:MOST_FINDINGS]:
-            yield from entry("found", finding, LINES_OF_FINDING)
+        further = [FurtherResult.of(one) for one in self.report.exchange.further]
+        also = [("also wrong", f"{one.what}: {one.said}") for one in further]
+        found = [("found", one) for one in self.report.exchange.findings[:MOST_FINDINGS]]
+        for what, finding in (*also, *found)[:MOST_LEFT]:
+            yield from entry(what, finding, LINES_OF_FINDING)
 
     def _accepting(self) -> Iterator[str]:
         """Yield the tolerance that would let the test pass, unless its cause is proven or none is reasonable."""
