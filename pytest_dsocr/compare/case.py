@@ -190,7 +190,7 @@ class FurtherCause:
 
     @property
     def what(self) -> str:
-        """Comparison at which the stage is wrong by itself."""
+        """Comparison at which the stage is wrong on its own."""
         return self.explanation.what
 
 

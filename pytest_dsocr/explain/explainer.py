@@ -153,7 +153,7 @@ class Explainer:
             return ()
 
     def further(self, report: CaseReport, outputs: Sequence[str]) -> tuple[Explanation, ...]:
-        """Explain what else is wrong by itself, besides the first divergence and what follows from it.
+        """Explain what else is wrong on its own, besides the first divergence and what follows from it.
 
         Args:
             report: the judged case, with the explanation of its first divergence.

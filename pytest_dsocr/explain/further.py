@@ -1,4 +1,4 @@
-"""Causes besides the first one. Each later stage is computed from the subject's own input, and so judged by itself."""
+"""Causes besides the first one. Each later stage is computed from the subject's own input."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_FIT = (RuntimeError, IndexError, ValueError, DsocrError)
 
 
 def next_wrong(right: Clean, case: Case, trail: Trail) -> Iterator[NextWrong]:
-    """Yield what else is wrong by itself, in the order of the stages, each with the result of a search.
+    """Yield what else is wrong on its own, in the order of the stages, each with the result of a search.
 
     All searches together have the time of one. The walk ends where the engine cannot take the subject's tensors.
     """

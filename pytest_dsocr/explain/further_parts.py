@@ -45,7 +45,7 @@ class Part(Protocol):
     """A part of the work, computed from the subject's own input."""
 
     known: list[Known]
-    """Its causes so far."""
+    """Causes that were found."""
 
     def has(self, what: str) -> bool:
         """Return whether a comparison belongs to it."""

@@ -98,7 +98,7 @@ class SearchResult:
 
 
 class NextWrong(NamedTuple):
-    """A comparison that is wrong by itself, and the search for its cause."""
+    """A comparison that is wrong on its own, and the search for its cause."""
 
     what: str
     answer: SearchResult

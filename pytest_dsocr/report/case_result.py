@@ -119,7 +119,7 @@ class FurtherResult(Struct, frozen=True):
     """A cause of a case besides that of its first wrong comparison."""
 
     what: str
-    """Comparison at which the stage is wrong by itself."""
+    """Comparison at which the stage is wrong on its own."""
     explained: str
     proven: bool
     mistakes: list[str]
@@ -133,7 +133,7 @@ class FurtherResult(Struct, frozen=True):
 
     @property
     def said(self) -> str:
-        """Its cause, with "perhaps" unless it is proven, and how the values differ."""
+        """Cause, with "perhaps" unless it is proven, and description."""
         named = f"{'' if self.proven else 'perhaps '}{self.explained.removeprefix('perhaps ')}"
         why = f"{named}{' (proven)' * self.proven}" if self.mistakes else ""
         if not self.described:

@@ -1,4 +1,4 @@
-"""Causes of a case besides that of its first divergence: what is wrong by itself, with its cause or its description."""
+"""Causes of a case besides that of its first divergence: what is wrong on its own, with its cause or its description."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ from pytest_dsocr.subjects.protocol import TextSubject
 def further_causes(report: CaseReport, subject: TextSubject, resources: RunResources) -> tuple[FurtherCause, ...]:
     """Return further causes, in the order of the stages; nothing if this stage was followed on an earlier page.
 
-    Below L2 only inputs can be wrong by themselves, and a file that is not made of the subject's own text.
+    Below L2 only inputs can be wrong on their own, and a file that is not made of the subject's own text.
     """
     divergence, exchange = report.divergence, report.exchange
     if divergence is None or report.fault is not None or report.case.is_several or not resources.explainer.budget_s:
@@ -38,7 +38,7 @@ def further_causes(report: CaseReport, subject: TextSubject, resources: RunResou
 
 
 def _described(what: str, report: CaseReport, subject: TextSubject, resources: RunResources) -> Description | None:
-    """Return the description of values that are wrong by themselves."""
+    """Return the description of values that are wrong on their own."""
     answer = report.exchange.answer
     if what == MMD:
         return simplest(of_texts(answer.mmd or "", to_mmd(answer.text, report.case.family.form)))
@@ -47,7 +47,7 @@ def _described(what: str, report: CaseReport, subject: TextSubject, resources: R
 
 
 def _outputs(report: CaseReport) -> Sequence[str]:
-    """Return wrong outputs to look at by themselves: choices of tokens, and a file that is not made of the text."""
+    """Return wrong outputs to look at on their own: choices of tokens, and a file that is not made of the text."""
     assert report.divergence is not None
     answer, form = report.exchange.answer, report.case.family.form
     wrong = {one.what for one in report.comparisons if one.verdict is Verdict.WRONG} - {report.divergence.first.what}
