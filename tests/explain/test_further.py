@@ -15,7 +15,7 @@ from pytest_dsocr.explain.explain import explain
 from pytest_dsocr.explain.further import next_wrong
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
-from pytest_dsocr.explain.question import Trail, question_of
+from pytest_dsocr.explain.question import PageRead, Question, Trail, question_of
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.explain.search import NextWrong, SearchResult
 from pytest_dsocr.explain.sentence import of_further, of_search
@@ -120,9 +120,8 @@ def test_inputs_alone_are_looked_at_below_level_2(page: Page) -> None:
     assert [one.what for one in every] == ["input_ids", "images_crop"]
 
 
-def test_a_cause_is_proven_only_if_those_that_it_needs_are(page: Page) -> None:
-    question = question_of(judged(page, CLASS_LAST), 60.0)
-    assert question is not None
+def test_a_cause_is_proven_only_if_those_that_it_needs_are() -> None:
+    question = Question(PageRead({}, "", ()), CLIP, int(Level.MODULES), budget_s=60.0, near=1e-4)
     first = Explanation("with it", CLIP, (CLASS_LAST,), is_proven=True)
     result = SearchResult(1, 0, 1.0, (GELU,), ("",), ("clip",), 0.0, explained=True)
     every = [NextWrong("clip.crops/1", result, (needs,)) for needs in (CLASS_LAST, FINAL_NORM)]
