@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.contract import COMPARED, PIXELS
+from pytest_dsocr.contract import COMPARED
+from pytest_dsocr.contract import PIXELS as PIXELS_OF
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_choices, explain_written
@@ -18,7 +19,7 @@ from pytest_dsocr.explain.further_parts import OfInputs, OfStage, OfSteps, Part
 from pytest_dsocr.explain.question import Question, Trail
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.explain.search import NextWrong, Search, SearchResult
-from pytest_dsocr.models.spec import FUSION, PREFILL
+from pytest_dsocr.models.spec import FUSION, PIXELS, PREFILL
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.names import ComparisonName, TensorName
 from pytest_dsocr.records.reference_result import Seam
@@ -65,7 +66,7 @@ class _Walk:
             found = [*self._causes(part)]
             is_explained = all(one.answer.explained for one in found)
             yield from found if is_explained or name != PREFILL or name in alone else ()
-            if name == PREFILL and is_explained:
+            if name == PREFILL and not part.wrong():
                 steps = self._causes(OfSteps(part, self._asked("logits")))
                 yield from (one for one in steps if one.answer.explained or (name in alone and not part.known))
 
@@ -87,7 +88,7 @@ class _Walk:
         stage, view, _ = TensorName.parse(what)
         every = ((TensorName.parse(name), name, one) for name, one in self.trail.question.seams.items())
         seams = {name: one for of, name, one in every if of.stage == stage and view in ("", of.view)}
-        if what in PIXELS:
+        if what in PIXELS_OF:
             seams = {what: Seam.of(self.trail.inputs[what])}
         return replace(self.trail.question, what=what, seams=seams)
 
@@ -136,5 +137,5 @@ def _is_known(clean: Clean, stage: str, own: Mapping[tuple[str, str], Tensor]) -
     views = ("crops", "page") if clean.grid != (1, 1) else ("page",)
     last = family.of_views[-1].name
     takes = (last,) if stage == FUSION else (FUSION,) if stage == PREFILL else family.stage[stage].takes
-    given = [own.get((one, "" if one == FUSION else view)) for one in takes if one != "pixels" for view in views]
+    given = [own.get((one, "" if one == FUSION else view)) for one in takes if one != PIXELS for view in views]
     return all(one is not None and bool(torch.isfinite(one).all()) for one in given)

@@ -1,4 +1,4 @@
-"""Causes of a case besides that of its first divergence: what is wrong on its own, with its cause or its description."""
+"""Causes of a case besides that of its first divergence, each with an explanation or a description."""
 
 from collections.abc import Sequence
 

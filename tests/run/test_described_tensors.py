@@ -218,3 +218,14 @@ def test_what_is_wrong_besides_the_first_is_described_without_its_input(
     assert found.description is not None
     assert (found.what, found.description.kind, found.description.explains) == ("vision_fusion", "zero", True)
     assert INPUT not in found.description.text
+
+
+def test_steps_after_a_prompt_without_a_known_cause_are_not_said_to_be_wrong(
+    tiny: Engine[Any], case: Case, expected: ReferenceResult, explainer: Explainer
+) -> None:
+    with Changes() as changes:
+        keys_longer(port := Port(tiny), changes)
+        report = report_of(port, case, expected)
+        alone = replace(report, exchange=replace(report.exchange, alone={"prefill": False}))
+        assert {one.what for one in report.comparisons if not one.passes} >= {"prefill/1", "logits"}
+        assert further_causes(alone, port, RunResources(SETUP, explainer)) == ()
