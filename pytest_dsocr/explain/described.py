@@ -47,6 +47,8 @@ class Seen(NamedTuple):
     what: str
     gave: Tensor
     given: tuple[Tensor, ...] = ()
+    alone: bool = False
+    """Whether wrong inputs have another cause, and are not described."""
 
 
 def describe_seen(clean: Clean, seen: Seen, expected: Seam | str) -> list[Description]:
@@ -100,6 +102,8 @@ def _of_seam(
         if own is not None and given is not None and not any(one.explains for one in found):
             inner = _of_part(clean, name, seen.gave, own, given)
         yield from [inner] if inner else found
+    if seen.alone:
+        return
     whose = "the block" if name.block is not None else "the stage"
     words = f"{whose} itself is right, and its input is wrong: " if is_right else f"the input of {whose} is wrong: "
     for given, one, error in zip(seen.given, right_given, errors, strict=False):

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain import sentence
 from pytest_dsocr.explain.deadline import longest
 from pytest_dsocr.explain.described import Seen
-from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, question_of
-from pytest_dsocr.explain.search import SearchResult
+from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, Trail, question_of
+from pytest_dsocr.explain.search import NextWrong, SearchResult
 from pytest_dsocr.records.config import START_LIMIT_S, Setup
 from pytest_dsocr.records.names import ComparisonName
 from pytest_dsocr.records.reference_result import Seam
@@ -142,7 +143,7 @@ class Explainer:
         summary = getattr(expected.inputs, seen.what) if seen.what in PIXELS else expected.seams[seen.what]
         if isinstance(summary, Seam):
             summary = vars(replace(summary, values=None, not_finite=None))
-        params = {"case": pack_case(report.case), **seen._asdict(), "expected": summary}
+        params = {"case": pack_case(report.case), "seen": seen._asdict(), "expected": summary}
         try:
             return self._client.ask(
                 seen.what, "describe", params, lambda answer: msgspec.convert(answer, tuple[Description, ...])
@@ -150,6 +151,25 @@ class Explainer:
         except ReferenceFaultError as error:
             LOG.warning("%s of %s is not described: %s", seen.what, report.case.id, str(error).splitlines()[0])
             return ()
+
+    def further(self, report: CaseReport, outputs: Sequence[str]) -> tuple[Explanation, ...]:
+        """Explain what else is wrong on its own, besides the first divergence and what follows from it.
+
+        Args:
+            report: the judged case, with the explanation of its first divergence.
+            outputs: wrong outputs to look at besides the tensors.
+        """
+        if (question := question_of(report, self.budget_s)) is None:
+            return ()
+        params = {"case": pack_case(report.case), "trail": Trail.of(report, question, outputs).pack()}
+        try:
+            found = self._client.ask(
+                question.what, "further", params, lambda answer: msgspec.convert(answer, list[NextWrong])
+            )
+        except ReferenceFaultError as error:
+            LOG.warning("further causes of %s are not known: %s", report.case.id, str(error).splitlines()[0])
+            return ()
+        return (*sentence.of_further(question, found, report.explanation),)
 
     def close(self) -> None:
         """End the process if it was started."""

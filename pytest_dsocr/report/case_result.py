@@ -18,7 +18,7 @@ from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.records.provenance import is_by_engine
 
 if TYPE_CHECKING:
-    from pytest_dsocr.compare.case import CaseReport, CaseRun
+    from pytest_dsocr.compare.case import CaseReport, CaseRun, FurtherCause
     from pytest_dsocr.records.subject_result import SubjectResult
 
 Number = int | float | Literal["nan", "infinite", "-infinite"] | None
@@ -120,6 +120,32 @@ class OutsideLimits(Struct, frozen=True):
     """Tests with limits that allow it; empty if no test of the run checks it."""
 
 
+class FurtherResult(Struct, frozen=True):
+    """A cause of a case besides that of its first wrong comparison."""
+
+    what: str
+    """Comparison at which the stage is wrong on its own."""
+    explained: str
+    proven: bool
+    mistakes: list[str]
+    described: Description | None = None
+
+    @classmethod
+    def of(cls, one: FurtherCause) -> FurtherResult:
+        """Return the result of a further cause."""
+        found = one.explanation
+        return cls(one.what, found.text, found.is_proven, [*found.mistakes], one.description)
+
+    @property
+    def said(self) -> str:
+        """Cause, with "perhaps" unless it is proven, and description."""
+        named = f"{'' if self.proven else 'perhaps '}{self.explained.removeprefix('perhaps ')}"
+        why = f"{named}{' (proven)' * self.proven}" if self.mistakes else ""
+        if not self.described:
+            return why or self.explained
+        return f"{why}; measured: {self.described.text}" if why else self.described.text
+
+
 class CaseResult(Struct, kw_only=True, frozen=True):
     """A case: judged under the run's own limits by the worker, and then by its tests."""
 
@@ -147,6 +173,8 @@ class CaseResult(Struct, kw_only=True, frozen=True):
     """Whether ``explained`` is proven, so that ``cause``, a guess, need not be shown."""
     mistakes: list[str]
     """The ids of the mistakes that ``explained`` names."""
+    further: list[FurtherResult] = []
+    """Other causes, in the order in which to fix them. They were looked for on one page for each first stage."""
     tried_on: int
     """Number of pages on which they were tried, for a text; else 0."""
     fault: Fault | None
@@ -212,6 +240,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
             explained=explanation.text if explanation else None,
             proven=explanation is not None and explanation.is_proven,
             mistakes=[*explanation.mistakes] if explanation else [],
+            further=[FurtherResult.of(one) for one in exchange.further],
             tried_on=explanation.pages if explanation else 0,
             fault=Fault.of(report.fault, report.case.id) if report.fault else None,
             findings=[*exchange.findings],

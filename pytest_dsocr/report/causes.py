@@ -9,7 +9,7 @@ from pytest_dsocr.compare.divergence import is_cut, of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.explain.hints import agreed
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName
-from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
+from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, FurtherResult
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.outcomes import JudgedTest, TestResult
 
@@ -37,18 +37,46 @@ class FailureCause(Struct):
     """Tests that failed from it, the one to read first."""
     described: str = ""
     """Measured relation of the first wrong values to the expected ones."""
+    further: list[FurtherResult] = []
+    """Other causes in these cases, in the order in which to fix them."""
 
     @property
     def said(self) -> str:
-        """Why, and how the values differ."""
-        return "; ".join(self.whys)
+        """Why, and how the values differ; with further causes, all of them by number."""
+        if numbered := self.numbered:
+            return f"{len(numbered)} causes: {'; '.join(numbered)}"
+        return self._said
+
+    @property
+    def numbered(self) -> list[str]:
+        """Each cause with its number and stage; empty if there is one cause alone."""
+        return numbered(self.what, self._said, self.further)
 
     @property
     def whys(self) -> list[str]:
-        """The parts of :attr:`said`."""
+        """The parts of :attr:`said`, a line each: the causes by number, or why and how the values differ."""
+        return self.numbered or self._parts
+
+    @property
+    def _said(self) -> str:
+        return "; ".join(self._parts)
+
+    @property
+    def _parts(self) -> list[str]:
         why = f"{self.why}{' (proven)' * self.proven}" if self.why else ""
         measured = f"measured: {self.described}" if why and self.described else self.described
         return [*filter(None, (why, measured))]
+
+
+def numbered(what: str, said: str, further: Sequence[FurtherResult]) -> list[str]:
+    """Return the causes of a case with their numbers and stages; empty if there is one cause alone.
+
+    A further cause at the first break takes the place of a first cause that names nothing.
+    """
+    every = [(one.what, one.said) for one in further]
+    is_known = any(one.what == what for one in further)
+    every = every if is_known else [(what, said), *every]
+    return [f"{k}. {where}: {why}" for k, (where, why) in enumerate(every, 1)] if further else []
 
 
 def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> list[FailureCause]:
@@ -72,6 +100,7 @@ def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> lis
         cause = known(keys, what, named or _hint(what, first, broken, cases), proven)
         cause.cases += dict.fromkeys((first.id, *(case.id for case in broken)))
         cause.described = cause.described or _described(first, broken)
+        cause.further = max((cause.further, *(case.further for case in (first, *broken))), key=len)
         keys += [key for case in broken for key in (("case", case.id), ("at", what, case.why))]
         keys += [("odd pages",)] * (not causes)
         causes |= dict.fromkeys(keys, cause)
@@ -195,10 +224,10 @@ def label(one: FailureCause) -> str:
 
 def in_words(one: FailureCause) -> str:
     """Return where a cause broke, in how many cases or which test, and why."""
-    return f"{where(one)}: {one.said}" if one.said else where(one)
+    return f"{where_broke(one)}: {one.said}" if one.said else where_broke(one)
 
 
-def where(one: FailureCause) -> str:
+def where_broke(one: FailureCause) -> str:
     """Return the comparison that broke, in how many cases, or the test that failed."""
     if one.cases:
         return f"{one.what} in {len(one.cases)} of {count(one.of, one.unit)}"

@@ -11,7 +11,7 @@ from pytest_dsocr.base.words import MARGIN, count, entry, listed, plain, relativ
 from pytest_dsocr.compare.verdict import Symptom, Verdict
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.report import words
-from pytest_dsocr.report.causes import FailureCause, also_failed, in_words, label
+from pytest_dsocr.report.causes import FailureCause, also_failed, in_words, label, where_broke
 from pytest_dsocr.report.ci import errors
 from pytest_dsocr.report.document import Missing
 from pytest_dsocr.report.outcomes import remarks
@@ -84,7 +84,10 @@ class Summary:
         for one in shown:
             others, how = also_failed(one), "" if self.verbose else WITH_V
             more = f"; {others} failed for the same reason{how}" if others else ""
-            yield from _labelled(label(one), f"{in_words(one)}{more}", BAD, 5)
+            found = f"{where_broke(one)}: {len(one.numbered)} causes" if one.numbered else in_words(one)
+            yield from _labelled(label(one), f"{found}{more}", BAD, 5)
+            for cause in one.numbered:
+                yield from _labelled("", cause, BAD)
         if shown and len(causes) > len(shown):
             yield from _labelled("", f"and {count(len(causes) - len(shown), 'more cause')}")
 

@@ -44,6 +44,7 @@ from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.side_files import side_folder, write_sides
 from pytest_dsocr.run.described import seen
 from pytest_dsocr.run.described_tensors import descriptions
+from pytest_dsocr.run.further import further_causes
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.run.substitution import substitute
 from pytest_dsocr.subjects.calls import current
@@ -140,6 +141,8 @@ def run_case(
         resources.pages[case.id] = seen(report)
         relations = descriptions(report, subject, resources)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, described=relations))
+        further = further_causes(report, subject, resources)
+        report = replace(report, exchange=replace(report.exchange, further=further))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None
     return report, CaseResult.of(report, place=place, picture=picture, cost=_cost(report.exchange, config.setup))
@@ -200,8 +203,8 @@ def compare_sides(
         subject_s = exchange.subject_s + time.perf_counter() - started
         exchange = replace(exchange, readings=readings, subject_s=subject_s)
     report = judge(exchange, limits)
-    findings = substitute(subject, report, donor=lambda: resources.donor)
-    return replace(report, exchange=replace(exchange, findings=findings)) if findings else report
+    found = substitute(subject, report, donor=lambda: resources.donor)
+    return replace(report, exchange=replace(exchange, **found._asdict())) if found.findings else report
 
 
 def ask(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
 from pytest_dsocr.compare.case import CaseReport
@@ -33,9 +33,16 @@ def described(report: CaseReport, vocabulary: Vocabulary, pages: Pages) -> dict[
     """Return the simplest relation of the first divergence, or its anatomy; nothing without a describer for it."""
     if (divergence := report.divergence) is None:
         return {}
-    own = DESCRIBERS.get(divergence.begins or divergence.first.what)
-    found = simplest(chain(_state(report, pages), own(report, vocabulary) if own else ()))
+    found = relation(divergence.begins or divergence.first.what, report, vocabulary, _state(report, pages))
     return {divergence.first.what: found} if found else {}
+
+
+def relation(
+    what: str, report: CaseReport, vocabulary: Vocabulary, others: Iterable[Description] = ()
+) -> Description | None:
+    """Return the simplest relation of a comparison's values, among ``others`` too; None without a describer for it."""
+    own = DESCRIBERS.get(what)
+    return simplest(chain(others, own(report, vocabulary) if own else ()))
 
 
 def seen(report: CaseReport) -> PageSeen:

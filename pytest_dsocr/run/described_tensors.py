@@ -52,6 +52,15 @@ def describe_case(
     if stage in resources.described_stages or not _is_known(what, report):
         return ()
     resources.described_stages.add(stage)
+    return tuple((what, one) for one in describe_tensor(what, report, subject, resources))
+
+
+def describe_tensor(
+    what: str, report: CaseReport, subject: TextSubject, resources: RunResources, *, alone: bool = False
+) -> tuple[Description, ...]:
+    """Return the descriptions of a tensor; if ``alone``, without those of its input."""
+    if not _is_known(what, report):
+        return ()
     try:
         with torch.no_grad():
             seen = _seen(what, subject, report)
@@ -60,7 +69,7 @@ def describe_case(
     except (SubjectFaultError, MachineError, OutOfMemoryError) as error:
         current().note(f"{what} of {report.case.id} is not described: {str(error).splitlines()[0]}")
         return ()
-    return tuple((what, one) for one in resources.explainer.describe(report, seen)) if seen else ()
+    return resources.explainer.describe(report, seen._replace(alone=alone)) if seen else ()
 
 
 def _is_known(what: str, report: CaseReport) -> bool:

@@ -29,6 +29,8 @@ class RunResources:
     """Pages that were compared so far, by their cases."""
     described_stages: set[str] = field(default_factory=set)
     """Stages of the tensors that were described."""
+    followed: set[tuple[str, bool]] = field(default_factory=set)
+    """First wrong stages from which further causes were looked for, and whether the page was cut."""
     _rounders: dict[bool, Rounder] = field(default_factory=dict)
 
     @classmethod

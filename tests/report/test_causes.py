@@ -7,6 +7,7 @@ from unittest.mock import Mock
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.records.names import ComparisonKind
+from pytest_dsocr.report.case_result import FurtherResult
 from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import TestResult, judged_by_tests
 from pytest_dsocr.report.terminal import Summary
@@ -61,6 +62,19 @@ def test_a_description_is_the_reason_or_stands_next_to_it() -> None:
     assert said(explained="by none of 9") == inserted.text
     assert said(explained="with x", proven=True, mistakes=["x"]) == f"with x (proven); measured: {inserted.text}"
     assert said(cause="a, or b") == f"check a, or b; measured: {inserted.text}"
+
+
+def test_several_causes_are_numbered_and_one_that_is_found_replaces_a_first_without_a_name() -> None:
+    bias, norm = (FurtherResult(what, f"with {what}", True, [what]) for what in ("clip.page/0", "clip.page"))
+    case = {"verdict": "WRONG", "passes": False, "first_wrong": "clip.page", "cause": "a", "explained": "by none of 9"}
+
+    def listed(*further: FurtherResult, **more: Any) -> list[str]:
+        [found] = causes_of([judged_by_tests(case_payload("a", **case | more, further=[*further]), [])], [])
+        return [one.split(":")[0] for one in found.numbered]
+
+    assert listed() == listed(proven=True, mistakes=["x"]) == []
+    assert listed(bias) == ["1. clip.page", "2. clip.page/0"]
+    assert listed(bias, norm) == ["1. clip.page/0", "2. clip.page"]
 
 
 def test_a_verdict_comes_before_errors_of_the_machine_however_many_these_are() -> None:
