@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
+from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.base.words import entry
 from pytest_dsocr.cli.compare import DEFAULT_OUT
 from pytest_dsocr.receipt.receipt import MARKDOWN_NAME, RECEIPT_NAME, write_receipt
@@ -17,6 +18,8 @@ def add_receipt(command: ArgumentParser) -> None:
     command.add_argument("folder", nargs="?", type=Path, default=Path(DEFAULT_OUT), metavar="FOLDER", help=what)
     command.add_argument("--verify", type=Path, metavar="FILE", help="check a receipt.json instead of writing one")
     rerun = "also run the receipt's command, and compare verdict, counts and causes; it runs the subject's code"
+    schemas = "write the JSON schemas of dsocr.json and of the receipt into this folder instead"
+    command.add_argument("--schemas", type=Path, metavar="FOLDER", help=schemas)
     command.add_argument("--rerun", action="store_true", help=rerun)
 
 
@@ -26,6 +29,12 @@ def receipt(options: Namespace) -> Iterator[str]:
     Raises:
         DsocrError: if there is no finished run or no receipt, or a file cannot be written.
     """
+    if options.schemas:
+        from pytest_dsocr.receipt.schemas import schemas
+
+        for name, text in schemas().items():
+            yield from entry("written", str(write_whole(options.schemas / name, text, shared=True)))
+        return
     if options.verify:
         from pytest_dsocr.receipt.verify import CheckMark, verify
 

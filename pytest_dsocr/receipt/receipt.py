@@ -16,6 +16,7 @@ from pytest_dsocr.base.process import commit_of
 from pytest_dsocr.base.reading import Commit, Count, Format, Moment
 from pytest_dsocr.base.words import PACKAGE, count, in_shell, listed
 from pytest_dsocr.engine.places import family_named
+from pytest_dsocr.explain.reproducer import FOLDER, stage_of_reproducer
 from pytest_dsocr.history.record import stage_of
 from pytest_dsocr.records.provenance import Provenance
 from pytest_dsocr.records.source import SubjectSource
@@ -25,7 +26,7 @@ from pytest_dsocr.report.document import Environment, Looser, RunJson, finished
 from pytest_dsocr.report.file import JSON_NAME, Ending, read_result
 
 FORMAT: Literal[1] = 1
-RECEIPT_NAME, MARKDOWN_NAME, REPRODUCERS = "receipt.json", "receipt.md", "reproducers"
+RECEIPT_NAME, MARKDOWN_NAME = "receipt.json", "receipt.md"
 TESTS, KNOWN = "--tests=", "known failure"
 MOST_CHANGED = 20
 SINCE = "not known: the receipt was made by another installation than the run"
@@ -287,7 +288,7 @@ def _not_possible(result: RunJson) -> Iterator[str]:
 
 def _causes(result: RunJson, folder: Path) -> Iterator[ReproducedCause]:
     for one in result.causes:
-        place = folder / REPRODUCERS / (stage_of(one.what) if one.what else "-")
+        place = folder / FOLDER / stage_of_reproducer(one.what or "-")
         files = sorted(place.iterdir()) if place.is_dir() else []
         script = next((path.relative_to(folder).as_posix() for path in files if path.suffix == ".py"), "")
         yield ReproducedCause(one.what, one, script, {path.name: sha256(path.read_bytes()) for path in files if script})

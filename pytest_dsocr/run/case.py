@@ -44,6 +44,7 @@ from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.side_files import side_folder, write_sides
 from pytest_dsocr.run.described import seen
 from pytest_dsocr.run.described_tensors import descriptions
+from pytest_dsocr.run.reproducers import reproduce
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.run.substitution import substitute
 from pytest_dsocr.subjects.calls import current
@@ -138,6 +139,7 @@ def run_case(
         explanation = known or sentence.of_rounding(report) or explainer.explain(report)
         resources.pages[case.id] = seen(report)
         relations = descriptions(report, subject, resources)
+        reproduce(report, config.out)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, described=relations))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None
