@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import uuid
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from io import BytesIO
@@ -36,7 +36,7 @@ SCRIPT, DATA = "reproduce.py", "data.npz"
 RULES = "pytest_dsocr.explain.reproducers"
 MOST_BYTES = 2**20
 """Largest file of data."""
-SAMPLE_BYTES = 2**17
+SAMPLE_BYTES = 2**15
 """Size of the sample of a tensor."""
 CHANNELS = 16
 LIMIT, OF_PIXELS = 1e-4, 2e-3
@@ -226,7 +226,7 @@ def _of_block(clean: Clean, block: Any, gave: Tensor, right: Tensor, given: Tens
     view = int((gave - right).flatten(1).norm(dim=1).argmax())
     parts = [one[view : view + 1] for one in (gave, right, given)]
     if window := getattr(block, "window", 0):
-        parts = [*_one_window(*parts, window)]
+        parts = _one_window(parts, window)
     data = _sampled(*parts)
     data |= {f"weight_{k}": one.numpy() for k, one in enumerate(plain)}
     data |= {f"positions_{k}": one.numpy() for k, one in enumerate(positions)}
@@ -236,12 +236,12 @@ def _of_block(clean: Clean, block: Any, gave: Tensor, right: Tensor, given: Tens
     return data if _gives_the_same("block", data) else data | {"quick": 1}, "block"
 
 
-def _one_window(gave: Tensor, right: Tensor, given: Tensor, window: int) -> Iterator[Tensor]:
-    """Yield the window without padding that differs most."""
-    height, width = (size // window * window for size in gave.shape[1:3])
-    cut = [split_windows(one[:, :height, :width], window) for one in (gave, right, given)]
+def _one_window(sides: Sequence[Tensor], window: int) -> list[Tensor]:
+    """Return the window without padding where the first of the sides differs most from the second."""
+    height, width = (size // window * window for size in sides[0].shape[1:3])
+    cut = [split_windows(one[:, :height, :width], window) for one in sides]
     worst = int((cut[0] - cut[1]).flatten(1).norm(dim=1).argmax())
-    yield from (one[worst : worst + 1] for one in cut)
+    return [one[worst : worst + 1] for one in cut]
 
 
 def _linear_of(clean: Clean, name: TensorName) -> nn.Linear | None:

@@ -64,7 +64,7 @@ def _tool(tool: ToolFacts) -> str:
 
 
 def _reference(reference: ReferenceFacts) -> str:
-    files = [f"{name} {value[:HASH_CHARACTERS]}" for name, value in reference.made.vendor_sha256.items()]
+    files = [f"{name} {value[:HASH_CHARACTERS]}" for name, value in reference.provenance.vendor_sha256.items()]
     engine = f"; the engine answered for {count(reference.cases_by_engine, 'case')}" * bool(reference.cases_by_engine)
     return f"{reference.kind}, {reference.key}; {', '.join(files) or 'no file of the vendor'}{engine}"
 

@@ -64,7 +64,7 @@ class ReferenceFacts(Struct, frozen=True):
 
     kind: Literal["recorded", "live", "engine"]
     key: str
-    made: Provenance
+    provenance: Provenance
     """The vendor's hashes are among it."""
     recording_sha256: str
     """Hash of the recording's manifest; empty without a recording."""
@@ -215,7 +215,7 @@ def _facts(result: RunJson) -> dict[str, Any]:
         "reference": ReferenceFacts(
             kind=run.reference,
             key=run.key,
-            made=run.provenance,
+            provenance=run.provenance,
             recording_sha256=run.recording_sha256,
             cases_by_engine=sum(case.by_engine for case in result.cases),
         ),

@@ -23,18 +23,26 @@ def run_again(receipt: Receipt) -> Iterator[tuple[str, str]]:
     if elsewhere := [f"{name} by {by}" for name, by in receipt.given_elsewhere.items()]:
         yield "note", f"the run had options that are not on its command line: {', '.join(elsewhere)}"
     with TemporaryDirectory() as folder:
-        words = [sys.executable, SAFE_PATH, "-m", "pytest_dsocr", "compare", *_arguments(receipt, folder)]
+        words = [sys.executable, SAFE_PATH, "-m", "pytest_dsocr", "compare", *arguments(receipt, folder)]
         subprocess.run(words, check=False, stdout=subprocess.DEVNULL)
         try:
             found = receipt_of(Path(folder))
         except DsocrError as error:
             yield "NO", f"it gave no result: {error}"
             return
-    for name, (stated, now) in {name: (one, _facts(found)[name]) for name, one in _facts(receipt).items()}.items():
-        yield ("ok", f"{name} as stated") if stated == now else ("NO", f"{name}: {now}; the receipt states {stated}")
+    yield from compared(receipt, found)
 
 
-def _arguments(receipt: Receipt, out: str) -> Sequence[str]:
+def compared(stated: Receipt, found: Receipt) -> Iterator[tuple[str, str]]:
+    """Yield a mark and a sentence for each fact that two runs of one subject share."""
+    for name, own in _facts(found).items():
+        if own == (other := _facts(stated)[name]):
+            yield "ok", f"{name} as stated"
+        else:
+            yield "NO", f"{name}: {own}; the receipt states {other}"
+
+
+def arguments(receipt: Receipt, out: str) -> Sequence[str]:
     """Return the command's arguments with paths of this installation's suites, and a folder for the result."""
     own = suites_folder()
     words = [

@@ -172,7 +172,7 @@ def _limits(receipt: Receipt) -> Iterator[ReceiptFinding]:
 
 def _unusual(used: LimitsUsed, receipt: Receipt) -> Iterator[str]:
     """Yield the limits that allow more than the usual ones, and doubts about the conditions that they are for."""
-    subject, made = receipt.subject, receipt.reference.made
+    subject, made = receipt.subject, receipt.reference.provenance
     usual = usual_limits(used.dtype, same_key=used.same_key, on_cpu=used.on_cpu).by_name
     yield from (
         f"{name}={used.allowed.get(name, 0):g} ({limit:g})"
@@ -206,7 +206,7 @@ def _tool(receipt: Receipt) -> Iterator[ReceiptFinding]:
 
 def _vendor(receipt: Receipt) -> Iterator[ReceiptFinding]:
     """Compare the vendor's files with those that this version knows."""
-    files = receipt.reference.made.vendor_sha256
+    files = receipt.reference.provenance.vendor_sha256
     if receipt.reference.cases_by_engine:
         by = f"the engine answered for {count(receipt.reference.cases_by_engine, 'case')} instead of the vendor's code"
         yield ReceiptFinding(CheckMark.NOTE, "reference", by)
@@ -253,7 +253,7 @@ def _checkpoint(receipt: Receipt) -> ReceiptFinding:
     """Hash the checkpoint, if this machine has it."""
     from pytest_dsocr.engine.checkpoint import resolve
 
-    name, stated = receipt.subject.checkpoint, receipt.reference.made.checkpoint_sha256
+    name, stated = receipt.subject.checkpoint, receipt.reference.provenance.checkpoint_sha256
     try:
         found = resolve(name).sha256
     except DsocrError as error:

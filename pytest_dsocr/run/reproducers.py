@@ -10,6 +10,7 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.presets import tokens_per_side
 from pytest_dsocr.explain.reproducer import LIMIT, Data, write
 from pytest_dsocr.records.reference_result import Runs, SpanSeen, Step
+from pytest_dsocr.records.subject_result import ForcedStep
 
 EXACT = {"limit": 0}
 
@@ -78,25 +79,19 @@ def _boxes(spans: tuple[SpanSeen, ...]) -> np.ndarray[tuple[int, ...], np.dtype[
 def _of_steps(report: CaseReport, what: str) -> tuple[Data, str] | None:
     """Return the best logits of the first step where the subject's best token or its logit is another."""
     steps, forced = report.exchange.expected.steps, report.exchange.answer.forced or ()
-    pairs = [(k, one, own) for k, (one, own) in enumerate(zip(steps, forced, strict=False)) if one != own]
+    pairs = [(k, one, own) for k, (one, own) in enumerate(zip(steps, forced, strict=False)) if one.best != own.best]
     if not pairs:
         return None
     other = next((pair for pair in pairs if pair[1].token != pair[2].token), None)
     place, one, own = other or max(pairs, key=lambda pair: _apart(*pair[1:]))
     so_far = [*report.exchange.expected.inputs.prompt_ids, *(step.token for step in steps[:place])]
     tokens = {"input": np.array(so_far), "tokens": np.array(one.best.ids)}
-    logits = {"expected": np.array(one.best.logits), "actual": np.array(_known(one, own))}
+    logits = {"expected": np.array(one.best.logits), "actual": np.array(own.at_reference)}
     return {**tokens, **logits, "limit": LIMIT}, "values"
 
 
-def _apart(one: Step, own: Step) -> float:
-    return float(np.abs(np.subtract(one.best.logits, _known(one, own))).max())
-
-
-def _known(one: Step, own: Step) -> list[float]:
-    """Return the subject's logits of the reference's best tokens; of one that is not among its own, the least."""
-    known = dict(zip(own.best.ids, own.best.logits, strict=True))
-    return [known.get(token, min(own.best.logits)) for token in one.best.ids]
+def _apart(one: Step, own: ForcedStep) -> float:
+    return float(np.abs(np.subtract(one.best.logits, own.at_reference)).max())
 
 
 VALUES: Mapping[str, Callable[[CaseReport, str], tuple[Data, str] | None]] = {

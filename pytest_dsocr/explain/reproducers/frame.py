@@ -25,13 +25,13 @@ def main() -> int:
     if "rows" in DATA and actual.shape == tuple(DATA["shape"]):  # the whole output, and a sample is kept
         actual = actual.reshape(-1, actual.shape[-1])[DATA["rows"]]
     ends = [min(sizes) for sizes in zip(expected.shape, actual.shape, strict=False)]
-    both = [one[tuple(map(slice, ends))] for one in (expected, actual)]
-    differ = both[0] != both[1] if limit == 0 else ~np.isclose(*both, rtol=0, atol=limit * np.abs(both[0]).max())
-    error = float(differ.mean()) if limit == 0 else float(np.linalg.norm(both[1] - both[0]) / np.linalg.norm(both[0]))
+    right, own = (one[tuple(map(slice, ends))] for one in (expected, actual))
+    differ = right != own if limit == 0 else ~(np.abs(own - right) <= limit * np.abs(right).max())
+    error = float(differ.mean()) if limit == 0 else float(np.linalg.norm(own - right) / np.linalg.norm(right))
     print(f"expected {list(expected.shape)}, actual {list(actual.shape)}; error {error:.3e}, allowed {limit:.0e}")
     if differ.any():
         first = tuple(np.argwhere(differ)[0].tolist())
-        print(f"first at {list(first)}: expected {both[0][first]}, actual {both[1][first]}")
+        print(f"first at {list(first)}: expected {right[first]}, actual {own[first]}")
     return int(expected.shape != actual.shape or not error <= limit)
 
 
