@@ -264,7 +264,7 @@ def _linear_of(clean: Clean, name: TensorName) -> nn.Linear | None:
 def _of_linear(clean: Clean, name: TensorName, layer: nn.Linear, seen: Seen, own: Tensor) -> tuple[Data, str]:
     kept: list[Tensor] = []
     with layer.register_forward_pre_hook(lambda _m, args: kept.append(args[0])):
-        computed(clean, name, seen)
+        computed.__wrapped__(clean, name, seen)  # the cached output would not run the layer
     data = _sampled(seen.gave, own)
     if "rows" not in data:
         return data, "values"
