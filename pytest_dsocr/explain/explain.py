@@ -25,6 +25,7 @@ from pytest_dsocr.explain.described import Seen, describe_seen
 from pytest_dsocr.explain.mistake import Mistake, StagePart, in_one_block
 from pytest_dsocr.explain.question import BY_TEXT, Question, Trail
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
+from pytest_dsocr.explain.reproducer import write_seen
 from pytest_dsocr.explain.rows import Group
 from pytest_dsocr.explain.search import NOT, NOTHING, Search, SearchResult, distance, distance_of_first
 from pytest_dsocr.explain.texts import explain_texts
@@ -217,10 +218,22 @@ class ExplainingRuntime(EngineRuntime):
         check_memory(checkpoint, device, dtype)
         return super().load(checkpoint, device=device, dtype=dtype, **options)
 
-    def describe(self, case: Case, seen: Mapping[str, Any], expected: Mapping[str, Any] | str) -> list[dict[str, Any]]:
-        """Describe the subject's tensor; see :func:`~pytest_dsocr.explain.described.describe_seen`."""
+    def describe(
+        self,
+        case: Case,
+        seen: Mapping[str, Any],
+        expected: Mapping[str, Any] | str,
+        out: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """Describe the subject's tensor; see :func:`~pytest_dsocr.explain.described.describe_seen`.
+
+        If ``out`` names the folder of the run's result, also write a script that shows the difference.
+        """
         summary = expected if isinstance(expected, str) else Seam(**expected)
-        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(self._clean(case), Seen(**seen), summary))
+        clean, given = self._clean(case), Seen(**seen)
+        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(clean, given, summary))
+        if out is not None:
+            write_seen(Path(out), clean, case, given, summary)
         return found
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:
