@@ -13,15 +13,15 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from msgspec import to_builtins
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.process import IDLE_WAITS
-from pytest_dsocr.base.words import entry, in_shell
-from pytest_dsocr.cli.compare import MEMORY_KEPT, plugin, status_of, words_of
+from pytest_dsocr.base.words import count, entry, in_shell
+from pytest_dsocr.cli.compare import MEMORY_KEPT, plugin, status_of
 from pytest_dsocr.plugin.options import OPTIONS, SPREAD
 from pytest_dsocr.report.document import RunJson, finished
 from pytest_dsocr.report.file import (
@@ -36,8 +36,7 @@ from pytest_dsocr.report.file import (
 )
 from pytest_dsocr.report.port import Work, lines, next_work
 from pytest_dsocr.report.words import ON_REQUEST, SAFE_PATH, suites, suites_folder
-from pytest_dsocr.subjects.isolation.child import BY_ENGINE
-from pytest_dsocr.subjects.loading import ADAPTERS, GROUP
+from pytest_dsocr.subjects.loading import ADAPTERS, BY_ENGINE, GROUP
 
 GIVEN = (
     *("subject", "checkpoint", "model", "device", "dtype", "attention", "reference", "pages", "presets", "explain"),
@@ -48,7 +47,7 @@ REFERENCES = ("recorded", "engine")
 PAGE = "receipt_086"
 """The shipped page with the fewest crops that show an exchange of columns and rows."""
 OUT, LOG, STATUS_OF_WORK = Path("dsocr-port"), "pytest.txt", 1
-LAST_LINES = 12
+LAST_LINES, MOST_NOTES = 12, 8
 OF_PYTEST = ("PYTEST_", "DSOCR_")
 ALONE = ("-psyrupy", "-pno:cacheprovider", f"-c{os.devnull}")
 """Arguments of pytest with which it reads no ini file, and loads the plugins alone that the suites need."""
@@ -77,7 +76,8 @@ def run(options: Namespace) -> Iterator[str]:
         result = _result(options, options.out / name, how)
         if work := _work_of(result, options):
             options.status = EXIT_STATUS[Ending.INFRASTRUCTURE] if work.state == "machine" else STATUS_OF_WORK
-            yield from [json.dumps(to_builtins(work))] if options.json else lines(work, str(options.out / name / LOG), again)
+            log = str(options.out / name / LOG)
+            yield from [json.dumps(to_builtins(work))] if options.json else lines(work, log, again)
             return
         if not result.passes:
             options.status = EXIT_STATUS[result.ended_as] or STATUS_OF_WORK
@@ -101,12 +101,12 @@ def _check(options: Namespace) -> None:
 
 def _typed(options: Namespace) -> Iterator[str]:
     """Yield the options as they were typed, with their short names."""
-    yield from (word.replace("--dsocr-", "--", 1) for word in words_of_given(options))
+    yield from (word.replace("--dsocr-", "--", 1) for word in _words(options))
     if options.out != OUT:
         yield f"--out={options.out}"
 
 
-def words_of_given(options: Namespace) -> list[str]:
+def _words(options: Namespace) -> list[str]:
     """Return the options as arguments of pytest."""
     return [word for one in OPTIONS if one.name in GIVEN for word in one.words(options)]
 
@@ -120,10 +120,10 @@ def _runs(options: Namespace) -> Mapping[str, Sequence[str]]:
         first = str(first_pages(pages)[0])
     else:
         first = PAGE
-    one_page = [case, *(word for word in words_of_given(options) if not word.startswith("--dsocr-pages="))]
-    one_page.append(f"--dsocr-pages={first}")
+    words = _words(options)
+    one_page = [case, *(word for word in words if not word.startswith("--dsocr-pages=")), f"--dsocr-pages={first}"]
     spread = [SPREAD, "-pxdist"] if find_spec("xdist") else []
-    everything = [*suites(ON_REQUEST), *words_of_given(options), "--dsocr-allow-missing=snapshot", *spread]
+    everything = [*suites(ON_REQUEST), *words, "--dsocr-allow-missing=snapshot", *spread]
     return {"first-token": [*one_page, "--dsocr-max-new-tokens=1"], "page": one_page, "all": everything}
 
 
@@ -160,30 +160,23 @@ def _work_of(result: RunJson, options: Namespace) -> Work | None:
     arch = architecture_of(checkpoint)
     preset = [*(result.run.presets if result.run else ()), arch.family.default_preset][0]
     work = next_work(result, arch.family, shapes(arch, arch.family.preset(preset)))
-    if work is None and (engine := [note for note in result.notes if BY_ENGINE in note]):
-        right: list[str] = []
-        return Work(stage="all", state="engine", right=right, found=engine, why=[f"check: {REPLACE}"])
+    notes = [note for note in result.notes if BY_ENGINE in note]
+    if work is None and notes:
+        right = [stage.name for stage in arch.family.stages]
+        return Work(stage="all stages", state="engine", right=right, found=notes, why=[f"check: {REPLACE}"])
     return work
 
 
-REPLACE = "replace what imports pytest_dsocr.engine in the port by code of its own"
+REPLACE = "code of the port that imports pytest_dsocr.engine or subjects.engine, and a class without read"
 
 
 def _ended(result: RunJson, options: Namespace) -> Iterator[str]:
-    """Yield the verdict and the receipt."""
-    out = options.out / "all"
-    found: dict[str, Any] = {"stage": None, "verdict": result.verdict, "result": str(out / JSON_NAME)}
-    if receipt := _receipt(out):
-        found["receipt"] = receipt
+    """Yield the verdict of a port that is done."""
+    out, made = options.out / "all", f"{result.comparisons} comparisons in {count(len(result.cases), 'case')}"
     if options.json:
-        yield json.dumps(found)
+        yield json.dumps({"stage": None, "verdict": result.verdict, "result": str(out / JSON_NAME)})
         return
     yield f"{'done':<16}every stage is offered, and right"
-    yield from entry("verdict", f"{result.verdict}; {result.comparisons} comparisons in {len(result.cases)} cases")
-    yield f"{'result':<16}{found['result']}"
-    if receipt:
-        yield f"{'receipt':<16}{receipt}"
-
-
-def _receipt(out: Path) -> str | None:
-    return None
+    yield from entry("verdict", f"{result.verdict}; {made}")
+    yield from chain.from_iterable(entry("noticed", note, 2) for note in result.notes[:MOST_NOTES])
+    yield f"{'result':<16}{out / JSON_NAME}"

@@ -246,4 +246,3 @@ def lines(work: Work, log: str, again: str) -> Iterator[str]:
 def _labelled(text: str) -> tuple[str, str]:
     label, _, rest = text.partition(": ")
     return label, rest
-

@@ -16,12 +16,10 @@ from pytest_dsocr.models import MODELS
 from pytest_dsocr.records.config import NotOfferedError, SubjectFaultError
 from pytest_dsocr.subjects.calls import LOAD, at_stage, begin, brief, current
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, serve
-from pytest_dsocr.subjects.loading import ENGINES, adapter_of, close_subject, load_subject
+from pytest_dsocr.subjects.loading import BY_ENGINE, ENGINES, adapter_of, close_subject, load_subject
 from pytest_dsocr.subjects.protocol import METHODS, Setup
 
 OPTIONAL = ("read_many", "text_of", "write")
-BY_ENGINE = "the subject's process loads a model of the built-in engine"
-"""Said of a subject that lets the engine stand in for some of its work."""
 ENGINE_MODULES = frozenset(family.model.partition(":")[0] for family in MODELS.values())
 """Modules that are imported when an engine makes its model."""
 

@@ -157,8 +157,9 @@ class ChildProcess:
     ) -> None:
         self._output: IO[bytes] = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115 - closed as it ends
         here, there = Pipe()
+        in_child: dict[str, Any] = {"preexec_fn": first} if first else {}
         try:
-            self._process = subprocess.Popen(
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
                 [*command, str(there.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
@@ -167,7 +168,7 @@ class ChildProcess:
                 start_new_session=True,
                 env=environment,
                 cwd=folder,
-                preexec_fn=first,
+                **in_child,
             )
         except OSError:
             here.close()
