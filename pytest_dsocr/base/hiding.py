@@ -1,6 +1,6 @@
 """Folders that a child process, and all that it starts, cannot read files in: by Landlock, which Linux has since 5.13.
 
-A process gives up rights, and never gets them back. Landlock lists allowed paths only. The list has every entry beside
+A process gives up rights, and never gets them back. Landlock lists allowed paths only. The list has all entries except
 the hidden folders. Files that are made later, directly in a folder above a hidden one, are not on it: the child cannot
 read them either.
 """

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from pytest_dsocr.base.words import entry, fit, listed
+from pytest_dsocr.base.words import entry, fit, listed, plain
 from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.models.spec import DECODE, FUSION, PREFILL, PREPROCESS, TOKENIZER, ModelSpec, Stage
@@ -160,7 +160,7 @@ def _why(case: CaseResult, state: State) -> Iterator[str]:
         yield f"{'cause, proven' if case.proven else 'explained'}: {case.explained}"
     if case.described:
         yield f"measured: {case.described.text}"
-    if case.cause and not case.proven:
+    if case.cause and not case.proven and case.cause not in (case.explained or ""):
         yield f"check: {case.cause}"
     yield from (f"found: {one}" for one in case.findings)
 
@@ -180,7 +180,8 @@ def _work(
     inputs = (case.shapes["reference"] if case else None) or {}
 
     def shown(names: Sequence[str]) -> list[str]:
-        return [f"{one}: {inputs.get(one) or f'{dtype} {_shape(shapes[one])}'}" for one in names if one in shapes]
+        kinds = {one: "int64" if one == "tokens" else dtype for one in names if one in shapes}
+        return [f"{one}: {inputs.get(one) or f'{kind} {_shape(shapes[one])}'}" for one, kind in kinds.items()]
 
     before = {one.name: one for one in family.stages}
     seams = [seam for name in stage.takes if name in before for seam in before[name].seams]
@@ -230,7 +231,7 @@ def lines(work: Work, log: str, again: str) -> Iterator[str]:
     yield from entry("right", ", ".join(work.right) or "nothing yet", 2)
     if work.case:
         yield f"{'case':<16}{work.case}"
-    last = [f"{'log':<16}{log}", *entry("again", again, 6)]
+    last = [f"{'log':<16}{log}", f"{'again':<16}{plain(again)}"]  # never broken, as it is to be copied
     parts = chain(
         chain.from_iterable(entry("found" if not k else "", fit(one, 400)) for k, one in enumerate(work.found[:8])),
         chain.from_iterable(entry(*_labelled(one), 6) for one in work.why[:5]),
