@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run:run", "read a page or a PDF; print stages and boxes, draw the boxes"),
     "compare": ("compare:run", "run the suites: compare an implementation (subject) with the vendor's"),
     "port": ("port:run", "name the next stage of a port that is missing or wrong, until all of it is right"),
+    "receipt": ("receipts:receipt", "write a receipt of a run for a pull request, or verify one"),
     "diff": ("results:diff", "show what became wrong or slower between two results"),
     "doctor": ("doctor:run", "check whether this machine has everything that a run needs"),
     "bench": ("bench:run", "time two versions alternately: is the second slower?"),
@@ -40,7 +41,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 """Function (``module:function``) and purpose of each command. The module's ``add_FUNCTION`` adds the arguments."""
 GROUPS = {"vendor": "set up, inspect or record the vendor's code"}
 AREAS = {
-    "compare": ("compare", "port", "diff", "history", "scoreboard"),
+    "compare": ("compare", "port", "receipt", "diff", "history", "scoreboard"),
     "look": ("run", "dump", "faults"),
     "measure": ("bench", "load"),
     "set up": ("doctor", "new-adapter", "export", "vendor", "watch-vendor"),

@@ -171,12 +171,17 @@ REPLACE = "code of the port that imports pytest_dsocr.engine or subjects.engine,
 
 
 def _ended(result: RunJson, options: Namespace) -> Iterator[str]:
-    """Yield the verdict of a port that is done."""
+    """Write the receipt of a port that is done, and yield its verdict."""
+    from pytest_dsocr.receipt.receipt import RECEIPT_NAME, write_receipt
+
     out, made = options.out / "all", f"{result.comparisons} comparisons in {count(len(result.cases), 'case')}"
+    receipt = write_receipt(out)
     if options.json:
-        yield json.dumps({"stage": None, "verdict": result.verdict, "result": str(out / JSON_NAME)})
+        places = {"result": str(out / JSON_NAME), "receipt": str(out / RECEIPT_NAME)}
+        yield json.dumps({"stage": None, "verdict": result.verdict, **places})
         return
     yield f"{'done':<16}every stage is offered, and right"
     yield from entry("verdict", f"{result.verdict}; {made}")
     yield from chain.from_iterable(entry("noticed", note, 2) for note in result.notes[:MOST_NOTES])
     yield f"{'result':<16}{out / JSON_NAME}"
+    yield f"{'receipt':<16}{out / RECEIPT_NAME}, {receipt.sha256}"

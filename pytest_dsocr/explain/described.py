@@ -68,15 +68,15 @@ def describe_seen(clean: Clean, seen: Seen, expected: Seam | str) -> list[Descri
 
 def _of_seam(clean: Clean, seen: Seen, expected: Seam) -> Iterator[Description]:
     name = TensorName.parse(seen.what)
-    right, right_given = _right(clean, name)
-    total = _error(seen.gave, right)
+    right, right_given = right_of(clean, name)
+    total = error_of(seen.gave, right)
     if distance(expected, Seam.of(right)) > total / NEARER:
         return
-    own = _computed(clean, name, seen)
-    inside = total if own is None else _error(seen.gave, own)
+    own = computed(clean, name, seen)
+    inside = total if own is None else error_of(seen.gave, own)
     is_right = own is not None and inside * NEARER <= total
     least = 0.0 if is_right else total / NEARER
-    errors = [_error(given, one) for given, one in zip(seen.given, right_given, strict=False)]
+    errors = [error_of(given, one) for given, one in zip(seen.given, right_given, strict=False)]
     if not is_right:
         given = seen.given[0] if len(seen.given) == 1 else None
         found = [*_described(clean, name, seen.gave, right if own is None else own, given)]
@@ -138,7 +138,7 @@ def _of_part(clean: Clean, name: TensorName, gave: Tensor, own: Tensor, given: T
     return simplest(found)
 
 
-def _right(clean: Clean, name: TensorName) -> tuple[Tensor, Sequence[Tensor]]:
+def right_of(clean: Clean, name: TensorName) -> tuple[Tensor, Sequence[Tensor]]:
     """Return the right tensor of a seam, and the right inputs of the block or stage that returns it."""
     if name.block is not None:
         segment = Segment(clean, str(name), has_blocks=True)
@@ -151,7 +151,7 @@ def _right(clean: Clean, name: TensorName) -> tuple[Tensor, Sequence[Tensor]]:
     return clean.run(name.stage, ""), given
 
 
-def _computed(clean: Clean, name: TensorName, seen: Seen) -> Tensor | None:
+def computed(clean: Clean, name: TensorName, seen: Seen) -> Tensor | None:
     """Return the engine's output for the subject's own input; None if it does not take that."""
     engine, device = clean.engine, clean.engine.model.device
     given = tuple(one.to(device) for one in seen.given)
@@ -183,7 +183,7 @@ def _described(
         yield found
 
 
-def _error(actual: Tensor, right: Tensor) -> float:
+def error_of(actual: Tensor, right: Tensor) -> float:
     """Return the relative error of a tensor; infinite if the shapes differ or a value is not finite."""
     if actual.shape != right.shape:
         return float("inf")

@@ -25,6 +25,7 @@ from pytest_dsocr.explain.described import Seen, describe_seen
 from pytest_dsocr.explain.mistake import Mistake, StagePart, in_one_block
 from pytest_dsocr.explain.question import BY_TEXT, Question
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
+from pytest_dsocr.explain.reproducer import write_seen
 from pytest_dsocr.explain.rows import Group
 from pytest_dsocr.explain.search import NOT, NOTHING, Search, SearchResult, distance, distance_of_first
 from pytest_dsocr.explain.texts import explain_texts
@@ -212,12 +213,23 @@ class ExplainingRuntime(EngineRuntime):
         return super().load(checkpoint, device=device, dtype=dtype, **options)
 
     def describe(
-        self, case: Case, what: str, gave: Tensor, given: Sequence[Tensor], expected: Mapping[str, Any] | str
+        self,
+        case: Case,
+        what: str,
+        gave: Tensor,
+        given: Sequence[Tensor],
+        expected: Mapping[str, Any] | str,
+        out: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Describe the subject's tensor; see :func:`~pytest_dsocr.explain.described.describe_seen`."""
+        """Describe the subject's tensor; see :func:`~pytest_dsocr.explain.described.describe_seen`.
+
+        If ``out`` names the folder of the run's result, also write a script that shows the difference.
+        """
         summary = expected if isinstance(expected, str) else Seam(**expected)
         seen = Seen(what, gave, tuple(given))
         found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(self._clean(case), seen, summary))
+        if out is not None:
+            write_seen(Path(out), self._clean(case), case, seen, summary)
         return found
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:

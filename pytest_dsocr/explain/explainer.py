@@ -38,12 +38,18 @@ class Explainer:
         budget_s: CPU seconds of a search; 0 turns it off.
         time_limit_s: seconds that the process may take besides the search.
         start_limit_s: seconds that it may take to start and load.
+        out: folder of the run's result, for scripts that show a difference; None for none.
     """
 
     def __init__(
-        self, setup: Setup, budget_s: float, time_limit_s: float = 600, start_limit_s: float = START_LIMIT_S
+        self,
+        setup: Setup,
+        budget_s: float,
+        time_limit_s: float = 600,
+        start_limit_s: float = START_LIMIT_S,
+        out: Path | None = None,
     ) -> None:
-        self.budget_s = budget_s
+        self.budget_s, self._out = budget_s, out and str(out.absolute())
         self._asked: dict[str, tuple[Explanation | None, str]] = {}
         """Answer and its case, by the stage that was asked about."""
         self._proven: dict[str, tuple[Explanation, str]] = {}
@@ -142,7 +148,7 @@ class Explainer:
         summary = getattr(expected.inputs, seen.what) if seen.what in PIXELS else expected.seams[seen.what]
         if isinstance(summary, Seam):
             summary = vars(replace(summary, values=None, not_finite=None))
-        params = {"case": pack_case(report.case), **seen._asdict(), "expected": summary}
+        params = {"case": pack_case(report.case), **seen._asdict(), "expected": summary, "out": self._out}
         try:
             return self._client.ask(
                 seen.what, "describe", params, lambda answer: msgspec.convert(answer, tuple[Description, ...])

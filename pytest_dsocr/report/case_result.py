@@ -19,6 +19,7 @@ from pytest_dsocr.records.provenance import is_by_engine
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport, CaseRun
+    from pytest_dsocr.compare.tolerances import Tolerances
     from pytest_dsocr.records.subject_result import SubjectResult
 
 Number = int | float | Literal["nan", "infinite", "-infinite"] | None
@@ -115,6 +116,24 @@ class OutsideLimits(Struct, frozen=True):
     """Tests with limits that allow it; empty if no test of the run checks it."""
 
 
+class LimitsUsed(Struct, frozen=True):
+    """Limits that a case was judged by."""
+
+    dtype: str
+    """The coarser one of the two sides'."""
+    same_key: bool
+    """Whether checkpoint, device, dtype and attention of both sides are equal."""
+    on_cpu: bool
+    """Whether the reference was computed on a CPU."""
+    allowed: dict[str, float]
+    """By the names of the tolerances, and ``vision``."""
+
+    @classmethod
+    def of(cls, limits: Tolerances, *, same_key: bool, on_cpu: bool) -> LimitsUsed:
+        """Return the limits of a case."""
+        return cls(limits.dtype, same_key, on_cpu, limits.by_name)
+
+
 class CaseResult(Struct, kw_only=True, frozen=True):
     """A case: judged under the run's own limits by the worker, and then by its tests."""
 
@@ -176,6 +195,8 @@ class CaseResult(Struct, kw_only=True, frozen=True):
     """Comparisons beyond the run's own limits, though the case passes."""
     unjudged: list[str] = []
     """WRONG comparisons that no test judged, although a test should have."""
+    limits: LimitsUsed | None = None
+    """None in results of earlier versions."""
 
     @property
     def why(self) -> str:
@@ -184,7 +205,13 @@ class CaseResult(Struct, kw_only=True, frozen=True):
 
     @classmethod
     def of(
-        cls, report: CaseReport, *, place: int = 0, picture: str | None = None, cost: dict[str, int] | None = None
+        cls,
+        report: CaseReport,
+        *,
+        place: int = 0,
+        picture: str | None = None,
+        cost: dict[str, int] | None = None,
+        limits: LimitsUsed | None = None,
     ) -> CaseResult:
         """Return the result of a case, judged under the run's own limits and not those of one test."""
         exchange, divergence, readings = report.exchange, report.divergence, report.readings
@@ -232,6 +259,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
             by_engine=is_by_engine(expected.provenance),
             comparisons=[ComparisonResult.of(one) for one in report.comparisons],
             cost=cost,
+            limits=limits,
         )
 
 

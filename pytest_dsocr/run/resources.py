@@ -35,7 +35,7 @@ class RunResources:
     def of(cls, config: Config) -> Self:
         """Return the resources of a run, with nothing loaded."""
         limits_s = (config.explain, config.time_limit, config.start_limit)
-        return cls(config.setup, Explainer(config.setup, *limits_s))
+        return cls(config.setup, Explainer(config.setup, *limits_s, config.out))
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
