@@ -69,33 +69,43 @@ class Work(Struct, frozen=True, kw_only=True):
     """The vendor's module, then symbols and their lines in each of the vendor's files."""
 
 
-def next_work(result: RunJson, family: ModelSpec, shapes: Mapping[str, Sequence[int | str]]) -> Work | None:
+def next_work(
+    result: RunJson, family: ModelSpec, shapes: Mapping[str, Sequence[int | str]], before: str = ""
+) -> Work | None:
     """Return the first stage, in the order of the data, that is missing or wrong; None if all are right.
 
     Args:
         result: the result of a run.
         family: the model.
         shapes: shape of each tensor, by name.
+        before: the first stage that is not looked at; by default all are.
     """
+    stages = family.stages[: family.stages.index(family.stage[before]) if before else None]
     right: list[str] = []
     dtype = result.run.dtype if result.run else "float32"
-    for stage in family.stages:
+    for stage in stages:
         for case in result.cases:
             if state := _state_of(stage, case):
                 found, why = [*_found(stage, case, state)], [*_why(case, state)]
                 return _work(stage, family, shapes, case, dtype, state=state, right=right, found=found, why=why)
         right.append(stage.name)
-    return _of_tests(result, family, shapes, dtype, right)
+    return _of_tests(result, family, shapes, dtype, right, stages)
 
 
 def _of_tests(
-    result: RunJson, family: ModelSpec, shapes: Mapping[str, Sequence[int | str]], dtype: str, right: list[str]
+    result: RunJson,
+    family: ModelSpec,
+    shapes: Mapping[str, Sequence[int | str]],
+    dtype: str,
+    right: list[str],
+    stages: Sequence[Stage],
 ) -> Work | None:
     """Return what the other suites found: the cause that comes first in the order of the data."""
     ranked = []
     for cause, test in by_first(result.causes, result.tests):
         stage = next((one for one in family.stages if _stage_of(cause.what) in _names(one)), None)
-        ranked.append((family.stages.index(stage) if stage else len(family.stages), cause, test, stage))
+        if stage is None or stage in stages:
+            ranked.append((family.stages.index(stage) if stage else len(family.stages), cause, test, stage))
     if not ranked:
         return None
     _, cause, test, stage = min(ranked, key=lambda one: one[0])

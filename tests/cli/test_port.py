@@ -12,11 +12,13 @@ from msgspec import structs
 from pytest_dsocr.base.files import sha256
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.records.source import SubjectSource
+from pytest_dsocr.report.case_result import LimitsUsed
 from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.report.file import write_json
 from pytest_dsocr.subjects.loading import BY_ENGINE
 from tests.report.made import WRONG
-from tests.report.test_port import result
+from tests.report.test_port import SHAPES, result
 
 PORT = ("port", "--subject=my_ocr:MyOcr", "--explain=1")
 Runs = Callable[..., list[Sequence[str]]]
@@ -28,6 +30,8 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runs:
     monkeypatch.chdir(tmp_path)
     for option in OPTIONS:
         monkeypatch.delenv(option.env, raising=False)
+
+    monkeypatch.setattr("pytest_dsocr.adapters.dump_check.shapes", lambda *_: SHAPES)  # which take half a second
 
     def giving(*results: RunJson) -> list[Sequence[str]]:
         left, commands = [*results], []
@@ -43,6 +47,15 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runs:
         return commands
 
     return giving
+
+
+def certified(given: RunJson) -> RunJson:
+    """Return a result that keeps everything of which a receipt is made."""
+    assert given.run
+    limits = LimitsUsed(dtype="float32", same_key=True, on_cpu=True, allowed={})
+    cases = [structs.replace(case, limits=limits) for case in given.cases]
+    run = structs.replace(given.run, source=SubjectSource("my_ocr:MyOcr", None, None))
+    return structs.replace(given, tool_sha256="0" * 64, run=run, cases=cases)
 
 
 def words(command: Sequence[str], *names: str) -> list[str]:
@@ -63,16 +76,18 @@ def test_it_runs_no_more_than_up_to_the_first_stage_that_falls_short(
         "--dsocr-pages=receipt_086",
         "--dsocr-max-new-tokens=1",
     ]
-    commands = runs(result(), result(replace(WRONG, what="logits")))
+    text = replace(WRONG, what="text")
+    commands = runs(result(text), result(text, replace(WRONG, what="logits")))
     assert main([*PORT, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["stage"] == "decode"
     assert words(commands[1], "max") == []
 
 
 def test_it_is_done_after_all_suites(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
-    commands = runs(result(), result(), result())
+    commands = runs(result(), result(), certified(result()))
     assert main(PORT) == 0
     assert capsys.readouterr().out.startswith("done ")
+    assert Path("dsocr-port/all/receipt.json").is_file()
     assert [any("contract" in word for word in command) for command in commands] == [False, False, True]
 
 

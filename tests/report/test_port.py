@@ -66,6 +66,11 @@ def test_the_first_stage_in_the_order_of_the_data_is_next_and_others_are_right()
     assert any("NoTPAttention" in one and one.startswith("deepencoder.py") for one in work.vendor)
 
 
+def test_stages_from_a_given_one_on_are_not_looked_at() -> None:
+    assert next_work(result(replace(WRONG, what="text")), FAMILY, SHAPES, "decode") is None
+    assert next_work(result(replace(WRONG, what="prefill")), FAMILY, SHAPES, "decode")
+
+
 def test_a_stage_that_raises_or_is_to_be_filled_in() -> None:
     for why, state in (("raised in vision (KeyError: 1)", "raised"), ("raised (NotImplementedError: x)", "missing")):
         error = SubjectFaultError("vision", why)
