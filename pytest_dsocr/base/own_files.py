@@ -1,4 +1,4 @@
-"""The Python files of this package and its suites, by which one installation is told from a patched one."""
+"""Python files of this package and its suites, and their hash, which differs if one was patched."""
 
 import hashlib
 import subprocess

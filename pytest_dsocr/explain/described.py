@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -138,6 +139,7 @@ def _of_part(clean: Clean, name: TensorName, gave: Tensor, own: Tensor, given: T
     return simplest(found)
 
 
+@lru_cache(1)  # for the script that shows the difference, which is written next
 def right_of(clean: Clean, name: TensorName) -> tuple[Tensor, Sequence[Tensor]]:
     """Return the right tensor of a seam, and the right inputs of the block or stage that returns it."""
     if name.block is not None:
@@ -151,6 +153,7 @@ def right_of(clean: Clean, name: TensorName) -> tuple[Tensor, Sequence[Tensor]]:
     return clean.run(name.stage, ""), given
 
 
+@lru_cache(1)
 def computed(clean: Clean, name: TensorName, seen: Seen) -> Tensor | None:
     """Return the engine's output for the subject's own input; None if it does not take that."""
     engine, device = clean.engine, clean.engine.model.device

@@ -36,6 +36,8 @@ SCRIPT, DATA = "reproduce.py", "data.npz"
 RULES = "pytest_dsocr.explain.reproducers"
 MOST_BYTES = 2**20
 """Largest file of data."""
+MOST_PACKED = 4
+"""Largest ratio of the data to their file that is worth trying: weights in bfloat16 have half of float32's digits."""
 SAMPLE_BYTES = 2**15
 """Size of the sample of a tensor."""
 CHANNELS = 16
@@ -74,11 +76,13 @@ def write(folder: Path, what: str, where: str, data: Data, rule: str = "values")
     place = folder / FOLDER / stage_of_reproducer(what)
     if place.exists():
         return
+    content = _packed(data)
+    if content is None:
+        rule, content = "values", _packed({name: data[name] for name in KEPT if name in data})
     if rule != "values" and not _gives_the_same(rule, data):
         rule = "values"
-    content = _packed(data)
-    if len(content) > MOST_BYTES:
-        rule, content = "values", _packed({name: data[name] for name in KEPT if name in data})
+    if content is None:
+        return
     partial = place.with_name(f".{uuid.uuid4().hex}")
     with suppress(OSError):  # another worker was first, or the disk is full: the result stands without it
         partial.mkdir(parents=True)
@@ -100,10 +104,13 @@ def _gives_the_same(rule: str, data: Data) -> bool:
     return False
 
 
-def _packed(data: Data) -> bytes:
+def _packed(data: Data) -> bytes | None:
+    """Return the file of the data; None if it is too large."""
+    if sum(np.asarray(one).nbytes for one in data.values()) > MOST_PACKED * MOST_BYTES:
+        return None
     content = BytesIO()
     np.savez_compressed(content, **data)
-    return content.getvalue()
+    return content.getvalue() if content.tell() <= MOST_BYTES else None
 
 
 def script(what: str, where: str, rule: str) -> str:
@@ -233,6 +240,8 @@ def _of_block(clean: Clean, block: Any, gave: Tensor, right: Tensor, given: Tens
     inner = [one for one in block.modules() if isinstance(one, nn.LayerNorm)]
     heads = next(one.heads for one in block.modules() if hasattr(one, "heads"))
     data |= {"heads": heads, "eps": inner[0].eps, "quick": 0}
+    if _packed(data) is None:
+        return data, "values"
     return data if _gives_the_same("block", data) else data | {"quick": 1}, "block"
 
 

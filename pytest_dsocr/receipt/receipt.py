@@ -34,7 +34,7 @@ OLD = "was written by an earlier version, which kept less; run the comparison ag
 
 
 class ToolFacts(Struct, frozen=True):
-    """This package, as the run found it."""
+    """Version and files of this package when the run ended."""
 
     version: str
     files_sha256: str
@@ -60,7 +60,7 @@ class SubjectFacts(Struct, frozen=True):
 
 
 class ReferenceFacts(Struct, frozen=True):
-    """What the subject was compared with."""
+    """Reference of the run."""
 
     kind: Literal["recorded", "live", "engine"]
     key: str
@@ -143,7 +143,7 @@ class Receipt(Struct, kw_only=True, frozen=True):
     command: str
     """Command that the user typed."""
     reproduce: list[str]
-    """The same as a command of ``dsocr``; empty if other tests took part."""
+    """Words of ``dsocr compare`` that run it again; empty if other tests took part."""
     given_elsewhere: dict[str, str]
     """Options that are not on the command line, with their source."""
     result_sha256: str

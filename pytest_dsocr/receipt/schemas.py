@@ -15,7 +15,7 @@ STRUCTS: Mapping[str, tuple[type[msgspec.Struct], ...]] = {
     "dsocr.schema.json": (RunJson, Unfinished),
     "receipt.schema.json": (Receipt,),
 }
-"""What a file may be, by the name of its schema."""
+"""Structs that a file may have, by the name of its schema."""
 
 
 def schemas() -> dict[str, str]:

@@ -37,11 +37,11 @@ class CheckMark(StrEnum):
 
     OK = "ok"
     NO = "NO"
-    """The receipt contradicts itself or this installation, or stands for less than the usual comparison."""
+    """Contradiction within the receipt or with this installation, or less than the usual comparison."""
     NOTE = "note"
-    """The receipt says so itself."""
+    """Restriction that the receipt states itself."""
     OPEN = "open"
-    """It cannot be checked here."""
+    """Not checked, because this machine cannot."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "run": [],
     "compare": [],
     "port": [],
+    "receipt": ["a"],
     "diff": ["a", "b"],
     "doctor": [],
     "bench": ["a", "b"],
