@@ -31,7 +31,7 @@ from pytest_dsocr.records.passes import places_of
 from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.records.subject_result import HALF, ROUNDED_DTYPES
 from pytest_dsocr.reference.engine import EngineReference, open_engine_reference
-from pytest_dsocr.reference.goldens import recording_places
+from pytest_dsocr.reference.goldens import recording_places, shipped_folder
 from pytest_dsocr.reference.kept import usual_folder
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.nearest import WAYS
@@ -303,6 +303,12 @@ def reference_of(config: Config, on_progress: OnProgress | None = None) -> Refer
     if isinstance(reference, LiveReference):
         reference.start()
     return reference
+
+
+def answers_of(config: Config) -> tuple[Path, ...]:
+    """Return the folders with a reference's answers: goldens, the shipped ones too, and kept answers."""
+    named = None if config.kept_answers == "off" else config.kept_answers
+    return tuple(filter(None, (config.golden, shipped_folder(), named, usual_folder())))
 
 
 def kept_in(config: Config) -> Path | None:

@@ -28,6 +28,7 @@ from tests.processes import finished
 ARGUMENTS: Mapping[str, Sequence[str]] = {
     "run": [],
     "compare": [],
+    "port": [],
     "receipt": ["a"],
     "diff": ["a", "b"],
     "demo": [],
