@@ -208,3 +208,8 @@ def _of_decoder(tokens: int) -> Iterator[Variant]:
     for window in (16, 32, 64, 128, 256, 512, 1024):
         if window < tokens:
             yield Variant("mask", f"each query sees its {window} last keys alone", window=window)
+            aligned = f"each block of {window} queries sees the keys that the first one sees (a mask from the top left)"
+            yield Variant("mask", aligned, chunk=window)
+            yield Variant(
+                "mask", f"each block of {window} queries sees its own keys alone", chunk=window, is_local=True
+            )

@@ -19,11 +19,12 @@ from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.explain.catalogue import groups
+from pytest_dsocr.explain.choices import describe_choices
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_best, explain_choices, explain_steps, explain_written
 from pytest_dsocr.explain.described import Seen, describe_seen
 from pytest_dsocr.explain.mistake import Mistake, StagePart, in_one_block
-from pytest_dsocr.explain.question import BY_TEXT, Question
+from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.rows import Group
 from pytest_dsocr.explain.search import NOT, NOTHING, Search, SearchResult, distance, distance_of_first
@@ -217,7 +218,13 @@ class ExplainingRuntime(EngineRuntime):
         """Describe the subject's tensor; see :func:`~pytest_dsocr.explain.described.describe_seen`."""
         summary = expected if isinstance(expected, str) else Seam(**expected)
         seen = Seen(what, gave, tuple(given))
-        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(self._clean(case), seen, summary))
+        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(self._clean(case), seen, summary, case))
+        return found
+
+    def describe_choices(self, page: Mapping[str, Any], is_sure: bool) -> list[dict[str, Any]]:
+        """Describe the choices of a text; see :func:`~pytest_dsocr.explain.choices.describe_choices`."""
+        read = msgspec.convert(page, PageRead)
+        found: list[dict[str, Any]] = msgspec.to_builtins(describe_choices(self.engine, read, is_sure=is_sure))
         return found
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:

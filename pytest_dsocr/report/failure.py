@@ -121,7 +121,8 @@ class TestFailure:
         if self.report is not None:
             said = advice(self.report)
         else:
-            said = hint(self.divergence, family_named(self.config.checkpoint)) if self.divergence else ""
+            is_seen = self.divergence is not None and self.divergence.scene.first.signs
+            said = hint(self.divergence, family_named(self.config.checkpoint)) if self.divergence and is_seen else ""
         return [*dict.fromkeys(own or filter(None, [said]))]
 
     @property
