@@ -109,11 +109,12 @@ def _penalised(choices: Choices) -> Iterator[Description]:
     if found:
         names = ["any number of" if one == WINDOWS[-1] else str(one) for one in (min(found), max(found))]
         low, high = min(one[0] for one in found.values()), max(one[1] for one in found.values())
-        steps = count(len(choices.other), "step")
+        where = (
+            f"at {count(len(choices.other), 'step')} of {len(choices.tokens):,}, from step {choices.other[0] + 1:,} on"
+        )
         text = (
-            f"at {steps} of {len(choices.tokens):,}, from step {choices.other[0] + 1:,} on, the best token is a repeated "
-            f"one and was not chosen; a penalty for repetition from {low:.4g} to {high:.4g} within the last "
-            f"{' to '.join(dict.fromkeys(names))} tokens explains every choice"
+            f"{where}, the best token is a repeated one and was not chosen; a penalty for repetition from {low:.4g} to "
+            f"{high:.4g} within the last {' to '.join(dict.fromkeys(names))} tokens explains every choice"
         )
         yield Description("penalised", text, 1.0, len(choices.tokens))
 
