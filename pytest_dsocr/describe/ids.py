@@ -156,12 +156,18 @@ def of_rule(actual: Mapping[tuple[int, int], Grid], tiling: Tiling) -> Iterator[
     """
     for crop_px in CROPS_PX:
         rule = replace(tiling, crop_px=crop_px)
-        if all(_tied(size, tiling, rule) == grid for size, grid in actual.items()):
-            text = f"of equally near grids, the larger is used as if crops had {crop_px} px instead of {tiling.crop_px}"
-            yield Description("grid", text, 1.0, len(actual))
         if all(crop_grid(*size, rule) == grid for size, grid in actual.items()):
             text = f"the grids are those of crops of {crop_px} px instead of {tiling.crop_px}"
             yield Description("grid", text, 1.0, len(actual))
+    tied = [
+        crop_px
+        for crop_px in CROPS_PX
+        if all(_tied(size, tiling, replace(tiling, crop_px=crop_px)) == grid for size, grid in actual.items())
+    ]
+    if tied:
+        sides = " or ".join(map(str, tied))
+        text = f"of equally near grids, the larger is used as if crops had {sides} px instead of {tiling.crop_px}"
+        yield Description("grid", text, 1.0, len(actual))
     for limit in LIMITS_PX:
         if all(crop_grid(*_within(size, limit), tiling) == grid for size, grid in actual.items()):
             text = f"the grids are those of pages shrunk to at most {limit:,} px a side"

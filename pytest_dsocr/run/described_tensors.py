@@ -35,7 +35,8 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
     is_open = not any(one.explains and one.kind != "goes-on" for one in found.values())
     if what in BY_TEXT and is_open and resources.explainer.budget_s and what not in resources.described_stages:
         resources.described_stages.add(what)
-        found = {what: one for one in resources.explainer.describe_choices(report, what)} or found
+        of_choices = resources.explainer.describe_choices(report, what)
+        found = {what: of_choices[0]} if of_choices else found
     if found:
         return found
     of_tensor = describe_case(report, subject, resources)
