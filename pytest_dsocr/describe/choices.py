@@ -16,7 +16,7 @@ from pytest_dsocr.base.words import count
 from pytest_dsocr.describe.description import Description
 
 LEAST = 3
-"""Number of steps from which on a rule of other choices is told."""
+"""Smallest number of steps that a rule is derived from."""
 FAR = 50
 """Rank of a token that no sampling would choose often: the text is not made of these tokens."""
 TIE = 1e-4

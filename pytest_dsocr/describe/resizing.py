@@ -29,7 +29,7 @@ class Source(NamedTuple):
     """The page of some views."""
 
     page: Image.Image
-    """As the contract loads it."""
+    """Page in RGB, loaded by the contract."""
     preset: Preset
     is_view: bool
     """Whether the views show the whole page; otherwise they are its crops."""

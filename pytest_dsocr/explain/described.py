@@ -154,7 +154,7 @@ def _of_weights(clean: Clean, name: TensorName, seen: Seen, own: Tensor) -> Desc
 
 
 def _of_views(block: Any, given: Tensor, view: int, pair: RowPair) -> Description | None:
-    """Describe views that attend to one another, which the vendor encodes each by itself."""
+    """Describe views that attend to one another; the vendor encodes each view separately."""
     count, tokens = given.shape[:2]
     if count < 2 or given.ndim != 3:
         return None

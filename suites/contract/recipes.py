@@ -84,7 +84,7 @@ class _Found:
 
     plain: View
     recipes: list[Made]
-    """That of the plain page, then those of other pages."""
+    """Recipe of the plain page, then those of other pages."""
     is_refuted: bool
     """Whether the whole search found no recipe for a page."""
 
