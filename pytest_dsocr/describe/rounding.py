@@ -19,7 +19,8 @@ def _of_ints(weight: Tensor, bits: int, group: int | None = None, *, is_whole: b
     parts = wide.flatten() if is_whole else wide if group is None else wide.unflatten(-1, (-1, group))
     most = 2 ** (bits - 1) - 1
     scale = parts.abs().amax(-1, keepdim=True).clamp_min(TINY) / most
-    return ((parts / scale).round().clamp(-most, most) * scale).view_as(wide)
+    rounded: Tensor = (parts / scale).round().clamp(-most, most) * scale
+    return rounded.view_as(wide)
 
 
 def _of_floats(weight: Tensor, dtype: torch.dtype, *, is_scaled: bool = False) -> Tensor:

@@ -224,7 +224,7 @@ class ExplainingRuntime(EngineRuntime):
     def describe_choices(self, page: Mapping[str, Any], is_sure: bool) -> list[dict[str, Any]]:
         """Describe the choices of a text; see :func:`~pytest_dsocr.explain.choices.describe_choices`."""
         read = msgspec.convert(page, PageRead)
-        found: list[dict[str, Any]] = msgspec.to_builtins(describe_choices(self.engine, read, is_sure=is_sure))
+        found: list[dict[str, Any]] = msgspec.to_builtins(describe_choices(self.subject.engine, read, is_sure=is_sure))
         return found
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:

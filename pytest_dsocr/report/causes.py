@@ -55,8 +55,8 @@ class FailureCause(Struct):
 def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> list[FailureCause]:
     """Group failing tests by cause: verdicts before errors of the machine, and large groups before small ones.
 
-    Two failures have the same cause if they share a proven mistake, the comparison that breaks first, the test function
-    and its hint, or the hint or description of a case. The first of these decides. A tensor without a hint of its own
+    Two failures have the same cause if they share a proven mistake, or else the comparison that breaks first. Next come
+    the test function with its hint, and the hint or description of a case. A tensor without a hint of its own
     belongs to the cases that break there or before. Any other test is a group of its own. Wrong texts of odd pages
     belong to the first cause, as every mistake can change them.
     """

@@ -114,8 +114,8 @@ class Recipes:
         if what not in self._found:
             name, usual = PLAIN[what]
             first = self._view(what, self.drawn(name), sizes_of(usual, self.asked.family))
-            made = _sought(first, {})
-            self._found[what] = _Found(first, [made], is_refuted=bool(first.apart(made)))
+            plain = _sought(first, {})
+            self._found[what] = _Found(first, [plain], is_refuted=bool(first.apart(plain)))
         of = self._found[what]
         if of.plain.apart(of.recipes[0]):
             yield from said(_needed(view, of.recipes[0]))

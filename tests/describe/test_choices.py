@@ -1,10 +1,16 @@
 """Tokens that are not the best ones: drawn, penalised, or chosen after the end."""
 
+import msgspec
 import torch
 
 from pytest_dsocr.describe.choices import Choices, of_choices
 from pytest_dsocr.describe.description import Description
-from tests.describe.real import random
+from pytest_dsocr.explain.explain import ExplainingRuntime
+from pytest_dsocr.explain.question import PageRead
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.records.case import make_case
+from pytest_dsocr.reference.protocol import pack_case
+from tests.describe.real import PAGE, engine, random
 
 EOS, PROMPT = 1, [7, 8, 9]
 LOGITS = 5 + 3 * random(120, 50)
@@ -47,3 +53,12 @@ def test_an_end_that_was_not_chosen_is_told_of() -> None:
     found = first(tokens, logits)
     assert found is not None
     assert found.text == "EOS was best at step 81 and not chosen; 4 tokens more follow"
+
+
+def test_a_text_that_goes_on_is_followed_by_the_explaining_engine() -> None:
+    case = make_case(PAGE, "free", "tiny", family=DEEPSEEK_OCR)
+    packed = pack_case(case)
+    right = engine().run(PAGE, prompt=case.prompt, preset=case.preset)
+    read = PageRead({**packed, "preset": dict(packed["preset"])}, f"{right.text} +", tuple(right.token_ids))
+    [found] = ExplainingRuntime.load("mini").describe_choices(msgspec.to_builtins(read), is_sure=True)
+    assert found["text"] == f"EOS was best at step {len(right.token_ids)} and not chosen; 1 token more follows"

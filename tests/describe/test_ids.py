@@ -100,13 +100,13 @@ SIZES = (
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        (lambda size: crop_grid(*_within(size, 1024), TILING), "pages shrunk to at most 1,024 px a side"),
-        (lambda size: crop_grid(*size, replace(TILING, crop_px=512)), "those of crops of 512 px instead of 640"),
-        (lambda size: crop_grid(*size, replace(TILING, crop_px=448 if size > (640, 640) else 640)), "crops had 448 px"),
+        (lambda *size: crop_grid(*_within(size, 1024), TILING), "pages shrunk to at most 1,024 px a side"),
+        (lambda a, b: crop_grid(a, b, replace(TILING, crop_px=512)), "those of crops of 512 px instead of 640"),
+        (lambda a, b: crop_grid(a, b, replace(TILING, crop_px=448 if a > 640 else 640)), "crops had 448 px"),
     ],
 )
-def test_the_number_in_a_rule_for_grids_is_found(rule: Callable[[tuple[int, int]], Grid], words: str) -> None:
-    found = next(of_rule({size: rule(size) for size in SIZES}, TILING))
+def test_the_number_in_a_rule_for_grids_is_found(rule: Callable[[int, int], Grid], words: str) -> None:
+    found = next(of_rule({size: rule(*size) for size in SIZES}, TILING))
     assert words in found.text
     assert next(of_rule(dict.fromkeys(SIZES, (1, 7)), TILING), None) is None
 
