@@ -121,7 +121,7 @@ def _likely(scene: FailureContext, family: ModelSpec, explanation: Explanation |
     pointed, every = ([one for one in of if one.id not in refuted] for of in (pointed, every))
     likely = pointed or [one for one in every if _fits(one, scene)]
     likely = likely or ([] if refuted else every)
-    likely = [one for at, one in enumerate(likely) if one not in likely[:at]]
+    likely = [*{one.id: one for one in likely}.values()]
     if explanation and not pointed and (len(likely) > MOST or not explanation.is_cut_short):
         return []
     return likely[:MOST]

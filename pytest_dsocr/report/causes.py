@@ -10,7 +10,6 @@ from pytest_dsocr.compare.divergence import is_cut, of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.explain.hints import agreed
-from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName
 from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
 from pytest_dsocr.report.file import Ending
@@ -20,7 +19,7 @@ CauseKey = tuple[str, ...]
 """A kind and its values, which tests and cases with the same cause share."""
 OF_CAUSE, REFUTED, UNKNOWN = "whether the cause is ", ", as none of ", "what makes "
 """Parts of a suite's hint: before the mistakes that it found, after a description, and if it has neither."""
-LOGITS, CACHE = "logits", "cache"
+PREFILL, LOGITS, CACHE = "prefill", "logits", "cache"
 OF_TEST = ("mistake", "check", "raised", "test")
 """Kinds of keys that a test adds to its group; other kinds come only from the cases of a group."""
 

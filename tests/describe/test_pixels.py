@@ -115,8 +115,9 @@ def test_a_page_that_was_resized_before_is_told_of(make: Callable[[Image.Image],
 
 
 def _shrunk(page: Image.Image, limit: int) -> Image.Image:
-    page.thumbnail((limit, limit), Image.Resampling.LANCZOS)
-    return page
+    shrunk = page.copy()
+    shrunk.thumbnail((limit, limit), Image.Resampling.LANCZOS)
+    return shrunk
 
 
 OTHER: Mapping[str, tuple[Callable[[Tensor], Tensor], str]] = {
