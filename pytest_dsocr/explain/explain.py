@@ -19,11 +19,12 @@ from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.explain.catalogue import groups
+from pytest_dsocr.explain.choices import describe_choices
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_best, explain_choices, explain_steps, explain_written
 from pytest_dsocr.explain.described import Seen, describe_seen
 from pytest_dsocr.explain.mistake import Mistake, StagePart, in_one_block
-from pytest_dsocr.explain.question import BY_TEXT, Question, Trail
+from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, Trail
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.reproducer import write_seen
 from pytest_dsocr.explain.rows import Group
@@ -231,9 +232,15 @@ class ExplainingRuntime(EngineRuntime):
         """
         summary = expected if isinstance(expected, str) else Seam(**expected)
         clean, given = self._clean(case), Seen(**seen)
-        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(clean, given, summary))
+        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(clean, given, summary, case))
         if out is not None:
             write_seen(Path(out), clean, case, given, summary)
+        return found
+
+    def describe_choices(self, page: Mapping[str, Any], is_sure: bool) -> list[dict[str, Any]]:
+        """Describe the choices of a text; see :func:`~pytest_dsocr.explain.choices.describe_choices`."""
+        read = msgspec.convert(page, PageRead)
+        found: list[dict[str, Any]] = msgspec.to_builtins(describe_choices(self.subject.engine, read, is_sure=is_sure))
         return found
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -17,7 +18,7 @@ from pytest_dsocr.explain.deadline import longest
 from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, Trail, question_of
 from pytest_dsocr.explain.search import NextWrong, SearchResult
-from pytest_dsocr.records.config import START_LIMIT_S, Setup
+from pytest_dsocr.records.config import START_LIMIT_S, Level, Setup
 from pytest_dsocr.records.names import ComparisonName
 from pytest_dsocr.records.reference_result import Seam
 from pytest_dsocr.reference.client import Client
@@ -150,12 +151,23 @@ class Explainer:
         if isinstance(summary, Seam):
             summary = vars(replace(summary, values=None, not_finite=None))
         params = {"case": pack_case(report.case), "seen": seen._asdict(), "expected": summary, "out": self._out}
+        return self._described(report, seen.what, "describe", params)
+
+    def describe_choices(self, report: CaseReport, what: str) -> tuple[Description, ...]:
+        """Describe the rule by which the tokens of a case's text were chosen; nothing if none is known."""
+        is_sure = report.exchange.answer.level >= Level.STAGES
+        params = {"page": msgspec.to_builtins(PageRead.of(report)), "is_sure": is_sure}
+        return self._described(report, what, "describe_choices", params)
+
+    def _described(
+        self, report: CaseReport, what: str, request: str, params: Mapping[str, Any]
+    ) -> tuple[Description, ...]:
         try:
             return self._client.ask(
-                seen.what, "describe", params, lambda answer: msgspec.convert(answer, tuple[Description, ...])
+                what, request, params, lambda answer: msgspec.convert(answer, tuple[Description, ...])
             )
         except ReferenceFaultError as error:
-            LOG.warning("%s of %s is not described: %s", seen.what, report.case.id, str(error).splitlines()[0])
+            LOG.warning("%s of %s is not described: %s", what, report.case.id, str(error).splitlines()[0])
             return ()
 
     def further(self, report: CaseReport, outputs: Sequence[str]) -> tuple[Explanation, ...]:

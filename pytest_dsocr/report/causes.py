@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from pytest_dsocr.base.words import count, listed
+from pytest_dsocr.compare.case import STAGES
 from pytest_dsocr.compare.divergence import is_cut, of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.explain.hints import agreed
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName
 from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, FurtherResult
@@ -15,6 +17,9 @@ from pytest_dsocr.report.outcomes import JudgedTest, TestResult
 
 CauseKey = tuple[str, ...]
 """A kind and its values, which tests and cases with the same cause share."""
+OF_CAUSE, REFUTED, UNKNOWN = "whether the cause is ", ", as none of ", "what makes "
+"""Parts of a suite's hint: before the mistakes that it found, after a description, and if it has neither."""
+PREFILL, LOGITS, CACHE = "prefill", "logits", "cache"
 OF_TEST = ("mistake", "check", "raised", "test")
 """Kinds of keys that a test adds to its group; other kinds come only from the cases of a group."""
 
@@ -82,9 +87,10 @@ def numbered(what: str, said: str, further: Sequence[FurtherResult]) -> list[str
 def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> list[FailureCause]:
     """Group failing tests by cause: verdicts before errors of the machine, and large groups before small ones.
 
-    Two failures have the same cause if they share one of these, in this order: a proven mistake, the comparison that
-    breaks first, the test function and its hint. Any other test is a group of its own. Wrong texts of odd pages belong
-    to the first cause, as every mistake can change them.
+    Two failures have the same cause if they share a proven mistake, or else the comparison that breaks first. Next come
+    the test function with its hint, and the hint or description of a case. A tensor without a hint of its own
+    belongs to the cases that break there or before. Any other test is a group of its own. Wrong texts of odd pages
+    belong to the first cause, as every mistake can change them.
     """
     causes: dict[CauseKey, FailureCause] = {}
     unit = "page" if len({case.page for case in cases}) == len(cases) else "case"
@@ -103,7 +109,11 @@ def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> lis
         cause.further = max((cause.further, *(case.further for case in (first, *broken))), key=len)
         keys += [key for case in broken for key in (("case", case.id), ("at", what, case.why))]
         keys += [("odd pages",)] * (not causes)
+        keys += [
+            ("said", said) for case in broken for said in (case.cause, case.described and case.described.text) if said
+        ]
         causes |= dict.fromkeys(keys, cause)
+        causes |= {key: cause for key in _seams(what) if key not in causes}
     for test in sorted(failing, key=lambda test: test.nodeid):
         keys = [*_keys(test)]
         cause = known(keys, *_alone(test))
@@ -177,10 +187,24 @@ def _keys(test: TestResult) -> Iterator[CauseKey]:
         yield from (("mistake", name) for name in own.mistakes)
         yield "at", own.what, own.why
         yield "check", test.nodeid.partition("[")[0], own.why or test.why
+        said = own.why.removeprefix(OF_CAUSE).partition(REFUTED)[0]
+        yield "said", said
+        if not said or said.startswith(UNKNOWN):
+            tensors = {one.what for one in test.comparisons if one.error is not None}
+            stages = {ComparisonName.parse(what).stage for what in wrong if what in tensors or what in COMPARED}
+            yield from (("seam", stage) for stage in sorted(stages))
     elif test.is_told:
         yield "raised", test.why
     else:
         yield "test", test.nodeid
+
+
+def _seams(what: str) -> Iterator[CauseKey]:
+    """Yield the keys of tensors that are wrong if cases break here: these ones, and those of the decoder after them."""
+    stage = ComparisonName.parse(what).stage
+    yield "seam", stage
+    if stage in STAGES and STAGES.index(stage) <= STAGES.index(LOGITS):
+        yield from (("seam", one) for one in (PREFILL, LOGITS, CACHE) if one != stage)
 
 
 def _alone(test: TestResult) -> tuple[str, str, bool]:

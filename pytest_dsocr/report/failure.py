@@ -123,7 +123,9 @@ class TestFailure:
         if self.report is not None:
             said = advice(self.report)
         else:
-            said = hint(self.divergence, family_named(self.config.checkpoint)) if self.divergence else ""
+            first = self.divergence.first if self.divergence else None
+            is_seen = first is not None and first.signs and first.what not in TOLD_WHOLE
+            said = hint(self.divergence, family_named(self.config.checkpoint)) if self.divergence and is_seen else ""
         return [*dict.fromkeys(own or filter(None, [said]))]
 
     @property

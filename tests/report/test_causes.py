@@ -143,3 +143,20 @@ def test_every_failure_has_one_cause_the_surest_that_is_known_of_it() -> None:
         *[("ids", [], [name]) for name in ("elsewhere", "page[other]")],
     ], "of two that say the same in other functions each is its own; of one that says its own it is not known"
     assert found == causes_of([judged_by_tests(one, tests) for one in (crops, view)], tests[::-1])
+
+
+def test_a_tensor_without_a_hint_of_its_own_belongs_to_the_cases_that_break_there_or_before() -> None:
+    broke = {"verdict": "WRONG", "passes": False, "first_wrong": "images_ori", "cause": "a smaller page"}
+    case = case_payload("a", WRONG, **broke)
+    pixels, logits = (replace(WRONG, what=what) for what in ("images_ori", "logits/from 1 on"))
+    tests = [
+        failed("t.py::case", WRONG, case=case),
+        failed("t.py::pixels", pixels, cause=shown("")),
+        failed("t.py::later", logits, cause=shown("")),
+        failed("t.py::same", pixels, cause=shown("", "whether the cause is a smaller page")),
+        failed("t.py::own", pixels, cause=shown("", "whether the cause is grey bars")),
+        failed("t.py::text", replace(WRONG, what="text/together", error=None), cause=shown("")),
+    ]
+    found = causes_of([judged_by_tests(case, tests)], tests)
+    names = [{test[6:] for test in one.tests} for one in found]
+    assert names == [{"case", "pixels", "later", "same"}, {"own"}, {"text"}]
