@@ -108,7 +108,7 @@ def test_two_causes_of_the_crops_are_told_apart_by_the_page_that_has_one_of_them
     tiny: Engine[Any], tmp_path: Path
 ) -> None:
     """The whole page is as large as the table of positions, so its positions are not resized."""
-    own = page_of(tiny, make_case(write_wide(tmp_path), "free", "gundam", 2, family=DEEPSEEK_OCR))
+    own = page_of(tiny, make_case(write_wide(tmp_path, DEEPSEEK_OCR), "free", "gundam", 2, family=DEEPSEEK_OCR))
     names = (NO_BIAS, POSITIONS_OF_CLIP)
     every = [(one.what, *one.mistakes) for one in causes(own, judged(own, *names, level=Level.STAGES), names)]
     assert every == [("clip.crops",), ("clip.page", NO_BIAS), ("clip.crops", POSITIONS_OF_CLIP)]
