@@ -85,15 +85,33 @@ def shell_of(part: Any) -> Iterator[str]:
             yield from shell_of(value)
 
 
-@pytest.mark.parametrize("file", sorted((CHECKOUT / "ci/workflows").glob("*.yml")), ids=lambda file: file.stem)
+ACTION = CHECKOUT / "ci/action/action.yml"
+DSOCR = r'^ *(?:\.venv/bin/dsocr|"\$DSOCR_PYTHON" -m pytest_dsocr)( (?:[^\n\\|]|\\\n)+)'
+
+
+def actions_used(part: Any) -> Iterator[dict[str, str]]:
+    """Yield what each use of this project's action is given."""
+    if isinstance(part, dict) and "ci/action@" in str(part.get("uses")):
+        yield part["with"]
+    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from actions_used(value)
+
+
+@pytest.mark.parametrize(
+    "file", [*sorted((CHECKOUT / "ci/workflows").glob("*.yml")), ACTION], ids=lambda file: file.stem
+)
 def test_the_shell_of_a_workflow_can_be_parsed_and_its_commands_are_taken(file: Path) -> None:
-    scripts = [*shell_of(yaml.safe_load(text_of(file)))]
+    workflow, inputs = yaml.safe_load(text_of(file)), yaml.safe_load(text_of(ACTION))["inputs"]
+    scripts = [*shell_of(workflow)]
     for script in scripts:
         subprocess.run(["bash", "-n", "-c", script], check=True)
-    commands = re.findall(r"^ *\.venv/bin/(dsocr (?:[^\n\\|]|\\\n)+)", "\n".join(scripts), re.MULTILINE)
+    commands = re.findall(DSOCR, "\n".join(scripts), re.MULTILINE)
+    for given in actions_used(workflow):
+        assert given.keys() <= inputs.keys()
+        commands += [f" compare {given.get('options', '')}", f" bench A B {given.get('bench-options', '')}"]
     assert commands
     for command in commands:
-        check_command(re.sub(r'\$BENCH|"\$@"', "", command))
+        check_command(re.sub(r'\$BENCH|"\$@"|"\$\{options\[@\]\}"', "", f"dsocr{command}"))
 
 
 def test_the_weights_of_mini_load_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:

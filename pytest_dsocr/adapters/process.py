@@ -43,7 +43,8 @@ class RunningCommand:
         self._stdout, self._stderr = bytearray(), bytearray()
         self._deadline, self._limit_s = inf, inf
         try:
-            with current().unlimited():  # interrupted in the middle, the start would leave a process that nobody knows
+            # interrupted in the middle, the start would leave a process that nobody knows
+            with current().unlimited(), current().hiding() as hiding:
                 self._process = subprocess.Popen(
                     words,
                     bufsize=0,
@@ -52,7 +53,7 @@ class RunningCommand:
                     stderr=subprocess.PIPE,
                     env={**os.environ, **environment},
                     start_new_session=True,
-                    preexec_fn=end_with_parent,
+                    preexec_fn=hiding.after(end_with_parent),
                 )
         except (OSError, ValueError) as error:
             raise self.fault(f"cannot be started ({error}); name one that runs in a shell here") from error

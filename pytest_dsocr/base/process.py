@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import TypeVar
 
 from pytest_dsocr.base.errors import DsocrError
@@ -38,8 +39,13 @@ TIME_LIMIT_S = 10
 
 def commit_here() -> str | None:
     """Return the commit of the current folder: 40 digits, and ``-dirty`` if files differ. None without one."""
+    return commit_of(Path())
+
+
+def commit_of(folder: Path) -> str | None:
+    """Return the commit of a folder, as :func:`commit_here` does."""
     try:
-        found = subprocess.run(GIT, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
+        found = subprocess.run(GIT, cwd=folder, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return found.stdout.strip() or None

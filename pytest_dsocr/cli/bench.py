@@ -19,6 +19,7 @@ from pytest_dsocr.plugin.option_values import max_slowdown as read_share
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.records.config import START_LIMIT_S
 from pytest_dsocr.report.bench import as_json, bencher, markdown
+from pytest_dsocr.report.ci import append_markdown
 from pytest_dsocr.timing.bench import BenchStatus, compare, lines_of
 from pytest_dsocr.timing.identity import PageSetting
 from pytest_dsocr.timing.limits import LOOKS, TOKENS, Watcher
@@ -85,6 +86,8 @@ def run(options: Namespace) -> Iterator[str]:
         if path:
             write_whole(path, made(bench))
             yield f"written         {path}"
+    if why_not := append_markdown(markdown(bench)):
+        yield from entry("noticed", why_not)
     yield f"verdict         {bench.verdict}"
     if bench.trace:
         yield from entry("trace", bench.trace.sentence)

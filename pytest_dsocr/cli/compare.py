@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.process import IDLE_WAITS, end_with_parent
@@ -109,7 +109,7 @@ def run(options: Namespace) -> Iterator[str]:
             mark_ended(out, identity, str(error), Ending.INFRASTRUCTURE)
             raise
     waits = {} if times or options.tests else IDLE_WAITS
-    status, digest = _status_of(command, identity.id, {**MEMORY_KEPT, **waits})
+    status, digest = status_of(command, identity.id, {**MEMORY_KEPT, **waits, **os.environ})
     options.status = status or 1
     try:
         result = read_result(out, identity.id, digest=digest)
@@ -143,16 +143,24 @@ def words_of(options: Namespace) -> Iterator[str]:
         yield from option.words(options) if option.name != "out" else ()
 
 
-def _status_of(command: Sequence[str], run_id: str, defaults: Mapping[str, str]) -> tuple[int, str]:
+def status_of(
+    command: Sequence[str], run_id: str, environment: Mapping[str, str], output: IO[bytes] | None = None
+) -> tuple[int, str]:
     """Run a command to its end; return its exit status, as a shell would, and the digest of its result.
 
-    ``defaults`` are environment variables that the user may have set to other values.
+    Args:
+        command: pytest's command line.
+        run_id: id of the run.
+        environment: its variables.
+        output: file for all that it prints; by default this process's own output.
     """
     ours, pytests = os.pipe()
-    environment = {**defaults, **os.environ, RUN_ID: run_id, WITNESS: str(pytests)}
+    environment = {**environment, RUN_ID: run_id, WITNESS: str(pytests)}
     with open(ours, "rb", buffering=0) as pipe:  # noqa: PTH123 - no path
         with open(pytests, "wb"):  # noqa: PTH123
-            process = subprocess.Popen(command, env=environment, pass_fds=(pytests,), preexec_fn=end_with_parent)
+            process = subprocess.Popen(
+                command, env=environment, pass_fds=(pytests,), preexec_fn=end_with_parent, stdout=output, stderr=output
+            )
         with _forwarding(process):
             status = process.wait()
         os.set_blocking(ours, False)  # whoever may hold the other end still

@@ -86,18 +86,24 @@ def described(name: str) -> Iterator[str]:
             yield f"{'shows at':<16}{port.shows}, on {port.page}"
 
 
-def command(name: str, page: Path | None, out: Path) -> list[str]:
+def command(name: str, page: Path | None, out: Path, *, is_recorded: bool = False) -> list[str]:
     """Return the command that runs a mistake.
 
-    On the user's own page the engine is both sides, so the subject is isolated and the mistake stays out of the
+    On a page without a recording the engine is both sides, so the subject is isolated and the mistake stays out of the
     reference.
+
+    Args:
+        name: number or id of the mistake.
+        page: the page; a recorded one by default.
+        out: folder of the report.
+        is_recorded: whether the page has a recording.
     """
     from pytest_dsocr.explain.catalogue import resolve
     from pytest_dsocr.explain.planted import spec_of
 
     found = resolve(name)
     family = UNMARKED if found is None else found[0]
-    own = [] if page is None and family.is_unmarked else ["--reference=engine", "--isolate"]
+    own = [] if (is_recorded or page is None) and family.is_unmarked else ["--reference=engine", "--isolate"]
     own += [] if family.is_unmarked else [f"--checkpoint={family.name}:{MINI}"]
     return [
         *(sys.executable, "-m", "pytest_dsocr", "compare", str(page or PAGE)),

@@ -21,7 +21,10 @@ from pytest_dsocr.report.file import BAD_INPUT, BY_INTERRUPT, EXIT_STATUS, Endin
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run:run", "read a page or a PDF; print stages and boxes, draw the boxes"),
     "compare": ("compare:run", "run the suites: compare an implementation (subject) with the vendor's"),
+    "port": ("port:run", "name the next stage of a port that is missing or wrong, until all of it is right"),
+    "receipt": ("receipts:receipt", "write a receipt of a run for a pull request, or verify one"),
     "diff": ("results:diff", "show what became wrong or slower between two results"),
+    "demo": ("demo:run", "plant a mistake in the engine, find it, and open the page of the result"),
     "doctor": ("doctor:run", "check whether this machine has everything that a run needs"),
     "bench": ("bench:run", "time two versions alternately: is the second slower?"),
     "load": ("load:run", "send a server concurrent requests: how many pages a second, and how long does each take?"),
@@ -39,8 +42,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 """Function (``module:function``) and purpose of each command. The module's ``add_FUNCTION`` adds the arguments."""
 GROUPS = {"vendor": "set up, inspect or record the vendor's code"}
 AREAS = {
-    "compare": ("compare", "diff", "history", "scoreboard"),
-    "look": ("run", "dump", "faults"),
+    "compare": ("compare", "port", "receipt", "diff", "history", "scoreboard"),
+    "look": ("demo", "run", "dump", "faults"),
     "measure": ("bench", "load"),
     "set up": ("doctor", "new-adapter", "export", "vendor", "watch-vendor"),
 }

@@ -89,6 +89,7 @@ def add_scoreboard(command: ArgumentParser) -> None:
     title = "what --add calls it (default: as NAME's other versions in FOLDER, or NAME)"
     command.add_argument("--title", metavar="TITLE", help=title)
     command.add_argument("--into", type=Path, metavar="FILE", help="also put the tables into this Markdown page")
+    command.add_argument("--html", type=Path, metavar="FILE", help="also write the scoreboard to this file, as a page")
 
 
 def scoreboard(options: Namespace) -> Iterator[str]:
@@ -98,7 +99,10 @@ def scoreboard(options: Namespace) -> Iterator[str]:
         before = board.read(options.folder) if options.folder.is_dir() else []
         title = options.title or next((kept.title for kept in reversed(before) if kept.name == name), name)
         board.keep(options.folder, board.ScoreboardEntry.of(read_result(Path(result)), name, title, version))
-    tables = board.tables(board.read(options.folder))
+    kept = board.read(options.folder)
+    tables = board.tables(kept)
+    if options.html:
+        write_whole(options.html, board.html(kept).encode("utf-8", "replace"), shared=True)
     if options.into:
         page = board.put_into(MARKDOWN.read_text(options.into), tables)
         write_whole(options.into, page, shared=True)

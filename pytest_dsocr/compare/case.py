@@ -141,7 +141,8 @@ def _read(actual: SubjectResult, output: Iterator[Comparison]) -> Iterator[Compa
     verdict = Verdict.MATCH if text.verdict is Verdict.WRONG and actual.text == actual.text_of_tokens else text.verdict
     agrees = "agrees" if verdict is not Verdict.WRONG else "disagrees"
     measured = f"{agrees} with the subject's own {steps} steps, which equal the reference's"
-    yield Comparison("read", verdict, measured)
+    retraced = f"; {actual.retraced}" if verdict is Verdict.WRONG and actual.retraced else ""
+    yield Comparison("read", verdict, f"{measured}{retraced}")
     yield text
     yield from output
 
@@ -171,12 +172,27 @@ class Explanation:
     """Ids of the mistakes that were computed and give other values than the subject's."""
     is_cut_short: bool = False
     """Whether the time ended before every mistake was tried."""
+    is_whole: bool = False
+    """Whether a mistake that it names reproduces the comparison's values, and not only a part of the difference."""
     is_proven: bool = False
     """Whether it is proven: a complete search found one cause alone, and chance is unlikely; see ``explain.proof``."""
     pages: int = 0
     """Number of pages on which a text's candidates were tried so far; 0 for anything but a text."""
     advice: str = ""
     """Thing to check; empty if the hint of the first divergence names it."""
+
+
+@dataclass(frozen=True)
+class FurtherCause:
+    """Cause besides that of the first divergence."""
+
+    explanation: Explanation
+    description: Description | None = None
+
+    @property
+    def what(self) -> str:
+        """Comparison at which the stage is wrong on its own."""
+        return self.explanation.what
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +211,10 @@ class CaseRun:
     """Explanation of the first divergence; None if none was requested."""
     described: Mapping[str, Description] = field(default_factory=dict)
     """Relation of the subject's values to the expected ones, by the comparison that breaks first."""
+    alone: Mapping[str, bool] = field(default_factory=dict)
+    """Stages that received the reference's tensors, and whether they are then right."""
+    further: tuple[FurtherCause, ...] = ()
+    """Causes besides that of the first divergence, in the order in which to fix them."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Contribution of each stage to the divergence of the next token's distribution, in nats, if a budget is set."""
     readings: tuple[Reading, ...] = ()

@@ -47,7 +47,7 @@ def compare_seam(
         measured = f"shape {list(actual.shape)}; the reference has {list(expected.shape)}"
         return Comparison(name, Verdict.WRONG, measured, math.inf, signs=frozenset((Symptom.OTHER_SHAPE,)))
     if (actual.dtype, actual.sha256) == (expected.dtype, expected.sha256):
-        return Comparison(name, Verdict.MATCH, f"every bit of {list(actual.shape)}", 0.0)
+        return Comparison(name, Verdict.MATCH, f"every bit of {list(actual.shape)}", 0.0, allowed=allowed)
     error = relative_error(actual, expected)
     verdict = Verdict.DRIFT if error <= allowed else Verdict.WRONG
     measured = _not_finite(actual, expected) or f"relative error {error:.1e} (allowed {allowed:.0e})"
@@ -55,7 +55,7 @@ def compare_seam(
     if usual < error <= allowed:
         signs = (*signs, Symptom.SUSPICIOUS)
     details = (*(sign.sentence for sign in signs if sign.sentence), *anatomy(actual, expected))
-    return Comparison(name, verdict, measured, error, details, frozenset(signs))
+    return Comparison(name, verdict, measured, error, details, frozenset(signs), allowed=allowed)
 
 
 def relative_error(actual: Seam, expected: Seam) -> float:

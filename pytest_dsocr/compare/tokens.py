@@ -3,9 +3,11 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, not_compared
+from pytest_dsocr.describe.error_digits import digits
 from pytest_dsocr.records.reference_result import Best, Step
 from pytest_dsocr.records.subject_result import NO_CHOICE, ForcedStep
 
@@ -25,13 +27,15 @@ def compare_best(actual: Best, expected: Best, limits: Tolerances) -> Comparison
     ]
     error = _relative(apart, actual.logits, expected)
     if error == 0.0 and actual == expected:
-        return Comparison("prefill_best", Verdict.MATCH, f"the best {len(expected.ids)} and their logits", 0.0)
+        return Comparison(
+            "prefill_best", Verdict.MATCH, f"the best {len(expected.ids)} and their logits", 0.0, allowed=limits.logits
+        )
     shared = sum(token in own for token in expected.ids)
     verdict = Verdict.DRIFT if error <= limits.logits else Verdict.WRONG
     measured = (
         f"{shared} of the best {len(expected.ids)} shared, relative error {error:.1e} (allowed {limits.logits:.0e})"
     )
-    return Comparison("prefill_best", verdict, measured, error)
+    return Comparison("prefill_best", verdict, measured, error, allowed=limits.logits)
 
 
 def compare_logits(forced: Sequence[ForcedStep], expected: Sequence[Step], limits: Tolerances) -> Comparison:
@@ -40,18 +44,19 @@ def compare_logits(forced: Sequence[ForcedStep], expected: Sequence[Step], limit
         return not_compared("logits", Reason.INCOMPLETE, _steps(forced, expected))
     errors = [_logit_error(actual, step) for actual, step in zip(forced, expected, strict=True)]
     error = max(errors)
+    kept: dict[str, Any] = {"allowed": limits.logits, "along": digits(errors)}
     if error == 0.0:
-        return Comparison("logits", Verdict.MATCH, f"those of the best tokens at {len(expected)} steps", 0.0)
+        return Comparison("logits", Verdict.MATCH, f"those of the best tokens at {len(expected)} steps", 0.0, **kept)
     measured = f"relative error at most {error:.1e}, at step {errors.index(error)} (allowed {limits.logits:.0e})"
     beyond = [k for k, one in enumerate(errors) if not one <= limits.logits]
     if not beyond:
-        return Comparison("logits", Verdict.DRIFT, measured, error)
+        return Comparison("logits", Verdict.DRIFT, measured, error, **kept)
     if spoilt := forced[beyond[0]].not_finite:
         measured = f"step {beyond[0]}: {spoilt}; the reference is finite"
     signs = tuple(_logit_signs(forced, beyond[0]))
     first = f"out of tolerance from step {beyond[0]} on, at {len(beyond)} of {len(errors)} steps"
     details = (first, *(sign.sentence for sign in signs if sign.sentence))
-    return Comparison("logits", Verdict.WRONG, measured, error, details, frozenset(signs))
+    return Comparison("logits", Verdict.WRONG, measured, error, details, frozenset(signs), **kept)
 
 
 def _steps(forced: Sequence[ForcedStep], expected: Sequence[Step]) -> str:

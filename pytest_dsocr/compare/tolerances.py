@@ -62,11 +62,15 @@ class Tolerances:
             return min(self.seam, self.vision)
         return self.logits if tensor.block is None else self.seam
 
+    @property
+    def by_name(self) -> dict[str, float]:
+        """The limits by their names, ``vision`` among them."""
+        return {**{name: float(getattr(self, name)) for name in NAMES}, "vision": self.of_seam("")}
+
     def looser_than(self, other: Tolerances) -> dict[str, tuple[float, float]]:
         """Return each limit that allows more than another's, with the other's, by its name; ``vision`` among them."""
-        pairs = {name: (float(getattr(self, name)), float(getattr(other, name))) for name in NAMES}
-        pairs["vision"] = (self.of_seam(""), other.of_seam(""))
-        return {name: pair for name, pair in pairs.items() if pair[0] > pair[1]}
+        usual = other.by_name
+        return {name: (own, usual[name]) for name, own in self.by_name.items() if own > usual[name]}
 
     def suggested(self, name: str) -> list[float]:
         """Return the values of a tolerance that a failure may suggest, in rising order above the one that applies."""
@@ -140,6 +144,19 @@ BETWEEN_KEYS_IN_BFLOAT16 = {"logits": 0.15}
 Between bf16, float32 and the three attentions, logits differ by up to 0.118 and ties by up to 8 ULP, except one in
 6,556. With float16, which overflows and reads them wrongly, 31 pages exceed these limits."""
 
+CORRECT: Mapping[tuple[str, str], Mapping[str, float]] = {
+    ("cpu", "float32"): {
+        **{"sam": 8.3e-7, "clip": 7.9e-7, "projector": 7.0e-7, "vision_fusion": 5.8e-7},
+        **{"layers": 9.2e-7, "prefill": 7.0e-7},
+    },
+    ("cuda", "bfloat16"): {
+        **{"sam": 1.2e-2, "clip": 1.2e-2, "projector": 1.2e-2, "vision_fusion": 1.3e-2},
+        **{"layers": 2.6e-2, "prefill": 3.0e-2},
+    },
+}
+"""Largest relative errors of correct variants, by device and dtype, then by stage. ``tests/faults/test_calibration.py``
+compares them with the measurements."""
+
 
 def tolerances(*dtypes: str, same_key: bool = True) -> Tolerances:
     """Return the limits for sides that compute in ``dtypes``; outputs must be equal if both have the same key.
@@ -155,6 +172,16 @@ def tolerances(*dtypes: str, same_key: bool = True) -> Tolerances:
         return coarser
     wider = BETWEEN_KEYS | (BETWEEN_KEYS_IN_BFLOAT16 if coarser.dtype == "bfloat16" else {})
     return replace(coarser, usual=math.inf).but(wider)
+
+
+def usual_limits(*dtypes: str, same_key: bool, on_cpu: bool) -> Tolerances:
+    """Return the limits between a subject and its reference; narrower if both have one key on a CPU.
+
+    Raises:
+        DsocrError: for a dtype without limits.
+    """
+    limits = tolerances(*dtypes, same_key=same_key)
+    return limits.but(OF_ONE_KEY.get(limits.dtype, {})) if same_key and on_cpu else limits
 
 
 def check_tolerance(name: str, value: object) -> None:

@@ -148,6 +148,10 @@ class Comparison:
     """The first places where two texts differ."""
     lost_to: Exception | None = field(default=None, compare=False, repr=False)
     """Error that prevented the comparison; the caller raises it."""
+    allowed: float | None = field(default=None, compare=False)
+    """The largest error that passes, of tensors."""
+    along: str = field(default="", compare=False, repr=False)
+    """A digit of :mod:`pytest_dsocr.describe.error_digits` for the error of each decoding step."""
 
     @property
     def stage(self) -> str:

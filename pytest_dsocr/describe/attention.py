@@ -90,12 +90,13 @@ def describe_block(block: Block, pair: RowPair) -> Description | None:
     made = torch.Generator().manual_seed(SEED)
     rows = rows[torch.randperm(len(rows), generator=made)[: 2 * MOST_ROWS]]
     right = (~pair.differing[0]).nonzero().flatten()
-    fit, test = rows[::2], torch.cat([rows[1::2], right[:MOST_ROWS]])
+    fit, test = rows[::2], torch.cat([rows[1::2], right[:: len(right) // MOST_ROWS + 1]])
     own = block.compute(RIGHT, fit.to(block.x.device)).float().cpu()
     if float((own - pair.expected[0, fit]).norm() / (pair.apart[0, fit]).norm()) > AS_RIGHT:
         return None
     measured = partial(_share, block, pair, fit)
-    best = max(_tried(block, measured), key=lambda one: one[0], default=None)
+    first = int(pair.differing[0].nonzero()[0])
+    best = max(_tried(block, measured, first), key=lambda one: one[0], default=None)
     if best is None or best[0] < ENOUGH:
         return None
     return Description(best[1].kind, best[1].text, _share(block, pair, test, best[1]), len(test))
@@ -106,9 +107,9 @@ def _share(block: Block, pair: RowPair, rows: Tensor, how: Variant) -> float:
     return share(pair.only(rows), predicted[None]) if torch.isfinite(predicted).all() else 0.0
 
 
-def _tried(block: Block, measured: ShareOf) -> Iterator[tuple[float, Variant]]:
+def _tried(block: Block, measured: ShareOf, first: int) -> Iterator[tuple[float, Variant]]:
     """Yield alternatives with the share that they explain; after one that explains all but rounding, no more."""
-    for how in _alternatives(block):
+    for how in _alternatives(block, first):
         explained = measured(how)
         yield explained, how
         if explained > 1 - (1 - ENOUGH) / 10:
@@ -152,8 +153,8 @@ def _variant(number: FreeNumber, value: float) -> Variant:
     return how
 
 
-def _alternatives(block: Block) -> Iterator[Variant]:
-    """Yield alternatives without a number to refine, the simplest first."""
+def _alternatives(block: Block, first: int) -> Iterator[Variant]:
+    """Yield alternatives without a number to refine, the simplest first; ``first`` is the first row that differs."""
     yield Variant("attention", "the output of attention is not added", attention_factor=0.0)
     yield Variant("mlp", "the output of the perceptron is not added", mlp_factor=0.0)
     yield Variant("norms", "the norm before attention is left out", norms=(False, True))
@@ -180,7 +181,7 @@ def _alternatives(block: Block) -> Iterator[Variant]:
         yield Variant("heads", "the heads of keys and values are repeated all together, not one by one", tiled=True)
     if block.is_decoder:
         yield from _rotations()
-        yield from _masks(len(block.x)) if block.sees is None else _other_masks()
+        yield from _masks(len(block.x), first) if block.sees is None else _other_masks()
     if block.has_bias:
         yield Variant("bias", "the scores of relative positions are left out", bias_factor=0.0)
         yield Variant("bias", "the tables of relative rows and columns are exchanged", bias="exchanged")
@@ -208,7 +209,7 @@ def _other_masks() -> Iterator[Variant]:
     yield Variant("mask", "each row sees itself and the rows before it, as in a causal mask", is_causal=True)
 
 
-def _masks(tokens: int) -> Iterator[Variant]:
+def _masks(tokens: int, first: int) -> Iterator[Variant]:
     yield ALL_SEEN
     for reach in (1, 2, 3):
         yield Variant("mask", f"each query sees {reach} later key{'s' * (reach > 1)}", reach=reach)
@@ -220,3 +221,7 @@ def _masks(tokens: int) -> Iterator[Variant]:
     for window in (16, 32, 64, 128, 256, 512, 1024):
         if window < tokens:
             yield Variant("mask", f"each query sees its {window} last keys alone", window=window)
+    if first:
+        aligned = f"each block of {first} queries sees the keys that the first one sees (a mask from the top left)"
+        yield Variant("mask", aligned, chunk=first)
+        yield Variant("mask", f"each block of {first} queries sees its own keys alone", chunk=first, is_local=True)

@@ -38,6 +38,10 @@ class Variant:
     """Whether the mask is causal, in a block with a mask of its own."""
     window: int | None = None
     """Number of keys that a query sees, up to its own."""
+    chunk: int | None = None
+    """Number of queries of a block that sees its keys as the first block does; None for one block."""
+    is_local: bool = False
+    """Whether a block of queries sees its own keys alone."""
     hidden: int = 0
     """Number of keys at the start that no query sees."""
     score_factor: float = 1.0
@@ -184,6 +188,9 @@ class Block:
             visible = self.sees[rows].clone()
         if how.window is not None:
             visible &= keys > rows[:, None] - how.window
+        if how.chunk is not None:
+            first = rows[:, None] // how.chunk * how.chunk
+            visible &= keys >= first if how.is_local else keys <= rows[:, None] - first
         visible[:, : how.hidden] = False
         itself = keys == rows[:, None]
         return torch.where(visible.any(1, keepdim=True), visible, itself)

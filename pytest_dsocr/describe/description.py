@@ -4,6 +4,19 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class ErrorPanel:
+    """Errors of a part of a tensor, laid out as on the page."""
+
+    title: str
+    rows: tuple[str, ...]
+    """A digit of :mod:`pytest_dsocr.describe.error_digits` for each token or group of values."""
+    columns: int = 1
+    """Views next to each other, as the crops of a page are."""
+    stacked: int = 1
+    """Views below each other."""
+
+
+@dataclass(frozen=True)
 class Description:
     """The simplest relation found between the subject's values and the expected ones, with its evidence."""
 
@@ -15,6 +28,8 @@ class Description:
     """Share of the difference that it explains, from 0 to 1, measured where it was not fitted."""
     cases: int = 1
     """Number of values, rows or tokens that it was verified on."""
+    places: tuple[ErrorPanel, ...] = ()
+    """Errors of the described tensor by place."""
 
     @property
     def explains(self) -> bool:

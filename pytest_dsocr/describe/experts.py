@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.pair import RowPair, halves, named, share, simplest
+from pytest_dsocr.describe.weights import of_weights
 from pytest_dsocr.layers.experts import MixtureOfExperts
 
 MOST_TOKENS = 128
@@ -59,7 +60,7 @@ class Mixed:
 
 def describe_experts(mixed: Mixed) -> Description | None:
     """Return the experts that differ or the sum of outputs that was returned; None if neither explains it."""
-    return simplest((*_of_sums(mixed), *_of_few(mixed)))
+    return simplest((*_of_sums(mixed), *_of_few(mixed), *of_weights(mixed)))
 
 
 def _of_sums(mixed: Mixed) -> Iterator[Description]:

@@ -40,11 +40,22 @@ class Figures:
 
     of: Mapping[str, Figure]
     page: Image.Image
+    drawn: Image.Image | None = None
+    """The page with its boxes drawn on."""
 
     @cached_property
     def grey(self) -> npt.NDArray[np.uint8]:
         """Grey levels of the page ``[H, W]``, with black around it as far as a corner may lie."""
         return np.pad(np.asarray(self.page.convert("L")), CORNER_PX + FARTHEST_PX)
+
+    @property
+    def is_of_drawn(self) -> bool:
+        """Whether all figures show the page with its boxes, as far as their corners tell."""
+        corners = [one for one in self.of.values() if one.actual.corner is not None]
+        if self.drawn is None or not corners:
+            return False
+        drawn = np.pad(np.asarray(self.drawn.convert("L")), CORNER_PX + FARTHEST_PX)
+        return all(CLEARLY * _apart(drawn, one, (0, 0)) + 1 < _apart(self.grey, one, (0, 0)) for one in corners)
 
 
 FigureCut = Callable[[Box, Size], Size]
@@ -62,6 +73,13 @@ def _clamped(box: Box, page_px: Size) -> Size:
     return x2 - x1, y2 - y1
 
 
+def _of_square(box: Box, page_px: Size) -> Size:
+    square = max(page_px)
+    sides = zip(box, page_px * 2, strict=True)
+    x1, y1, x2, y2 = (int(value / UNITS * square - (square - side) / 2) for value, side in sides)
+    return x2 - x1, y2 - y1
+
+
 CUTS: Mapping[str, tuple[str, FigureCut]] = {
     "clamped": ("each figure is clamped at the page's edge", _clamped),
     "rounded": (
@@ -71,6 +89,10 @@ CUTS: Mapping[str, tuple[str, FigureCut]] = {
     "rounded-up": ("each figure's box is rounded up to pixels", lambda box, page: _cut(box, page, whole=math.ceil)),
     "over-1000": ("each figure's box is in units of 1/1000, not 1/999", lambda box, page: _cut(box, page, 1000)),
     "over-1024": ("each figure's box is in units of 1/1024, not 1/999", lambda box, page: _cut(box, page, 1024)),
+    "of-square": (
+        "each figure's box is taken for one on the square around the page, with the bars of its view",
+        _of_square,
+    ),
     "sides-exchanged": ("the page's width and height are exchanged", lambda box, page: _cut(box, page[::-1])),
 }
 """Other ways to cut a figure, the simplest first."""
@@ -118,9 +140,15 @@ def _sizes(figures: Figures) -> Iterator[Description]:
     grown = [_grown(one) for one in sized.values()]
     usual = max(grown, key=grown.count)
     where = _origin(figures)
+    if max(map(abs, usual)) > FARTHEST_PX:
+        yield from _cuts(figures, sized, where)
     if any(usual):
         share = grown.count(usual) / len(grown)
         yield Description("grown", f"each figure is {_in_words(*usual)}{where}", share, len(grown))
+    yield from _cuts(figures, sized, where)
+
+
+def _cuts(figures: Figures, sized: Mapping[str, Figure], where: str) -> Iterator[Description]:
     for kind, (words, cut) in CUTS.items():
         sizes = [cut(one.box, figures.page.size) == one.actual.size_px for one in sized.values()]
         yield Description(kind, f"{words}{where}", sum(sizes) / len(sizes), len(sizes))
@@ -154,21 +182,29 @@ def _place(figures: Figures, figure: Figure) -> tuple[int, int] | None:
     """Return the shift at which a figure's upper left corner is nearest to the page; None if several are near."""
     if figure.actual.corner is None:
         return None
-    corner = np.array(figure.actual.corner, float)
     apart: dict[tuple[int, int], float] = {}
     for by in ((x, y) for x in range(-FARTHEST_PX, FARTHEST_PX + 1) for y in range(-FARTHEST_PX, FARTHEST_PX + 1)):
-        x, y = (figure.pixels[axis] + by[axis] + CORNER_PX + FARTHEST_PX for axis in (0, 1))
-        seen = figures.grey[max(y, 0) : max(y, 0) + corner.shape[0], max(x, 0) : max(x, 0) + corner.shape[1]]
-        if seen.shape == corner.shape:
-            apart[by] = float(np.abs(seen - corner).mean())
+        if math.isfinite(distance := _apart(figures.grey, figure, by)):
+            apart[by] = distance
     nearest = sorted(apart, key=apart.__getitem__)[:2]
     if len(nearest) < 2 or apart[nearest[1]] < CLEARLY * apart[nearest[0]] + 1:
         return None
     return nearest[0]
 
 
+def _apart(grey: npt.NDArray[np.uint8], figure: Figure, by: tuple[int, int]) -> float:
+    """Return the mean distance of a figure's corner from a padded page, moved by some pixels."""
+    corner = np.array(figure.actual.corner, float)
+    x, y = (figure.pixels[axis] + by[axis] + CORNER_PX + FARTHEST_PX for axis in (0, 1))
+    seen = grey[max(y, 0) : max(y, 0) + corner.shape[0], max(x, 0) : max(x, 0) + corner.shape[1]]
+    return float(np.abs(seen - corner).mean()) if seen.shape == corner.shape else math.inf
+
+
 def _encoding(figures: Figures) -> Iterator[Description]:
     """Yield the quality of the subject's JPEG files; the vendor's is Pillow's default."""
+    if figures.is_of_drawn:
+        text = "figures are cut out of the page on which the boxes are already drawn"
+        yield Description("drawn", text, 1.0, len(figures.of))
     tables = {one.actual.tables for one in figures.of.values() if one.actual.tables}
     if len(tables) != 1:
         return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from PIL import Image
+
 from pytest_dsocr.base.words import count, listed, quoted
-from pytest_dsocr.contract.presets import Grid, Preset, image_token_count
+from pytest_dsocr.contract.presets import Grid, Preset, Tiling, crop_grid, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.edits import Edit, described_by, edit_script, explained, moved
@@ -16,6 +18,10 @@ MOST_EDITS = 3
 """Largest number of edits that are a description; more are an anatomy."""
 LONGEST_REPLACED = 8
 """Largest number of tokens that an edit replaces by others."""
+CROPS_PX = (224, 256, 336, 384, 448, 512, 560, 672, 768, 1024)
+"""Sides of other models' crops."""
+LIMITS_PX = (512, 640, 768, 896, 1024, 1280, 1344, 1536, 1600, 2000, 2048)
+"""Longest sides to which servers shrink a page."""
 MOST_TOKENS = 4
 """Largest number of an edit's tokens that are named."""
 MOST_SHIFT = 16
@@ -139,6 +145,47 @@ def of_counts(actual: int, preset: Preset, grid: Grid) -> Iterator[Description]:
         text = f"{named}: those of a grid of {' or '.join(f'{a} x {b}' for a, b in grids)}"
         yield Description("count", text, 1.0, expected)
     yield Description("anatomy", f"{named} for a grid of {columns_rows}", 0.0, expected)
+
+
+def of_rule(actual: Mapping[tuple[int, int], Grid], tiling: Tiling) -> Iterator[Description]:
+    """Yield the number in the rule for grids that leads to those of all pages: a size of crops, or of a smaller page.
+
+    Args:
+        actual: the subject's grid by the width and height of a page.
+        tiling: how the model cuts pages.
+    """
+    for crop_px in CROPS_PX:
+        rule = replace(tiling, crop_px=crop_px)
+        if all(crop_grid(*size, rule) == grid for size, grid in actual.items()):
+            text = f"the grids are those of crops of {crop_px} px instead of {tiling.crop_px}"
+            yield Description("grid", text, 1.0, len(actual))
+    tied = [
+        crop_px
+        for crop_px in CROPS_PX
+        if all(_tied(size, tiling, replace(tiling, crop_px=crop_px)) == grid for size, grid in actual.items())
+    ]
+    if tied:
+        sides = " or ".join(map(str, tied))
+        text = f"of equally near grids, the larger is used as if crops had {sides} px instead of {tiling.crop_px}"
+        yield Description("grid", text, 1.0, len(actual))
+    for limit in LIMITS_PX:
+        if all(crop_grid(*_within(size, limit), tiling) == grid for size, grid in actual.items()):
+            text = f"the grids are those of pages shrunk to at most {limit:,} px a side"
+            yield Description("grid", text, 1.0, len(actual))
+
+
+def _tied(size: tuple[int, int], tiling: Tiling, rule: Tiling) -> Grid:
+    """Return the grid of a page that is cut by one size of crops, with ties decided by another."""
+    return (1, 1) if max(size) <= max(tiling.crop_px, rule.crop_px) else crop_grid(*size, rule)
+
+
+def _within(size: tuple[int, int], limit: int) -> tuple[int, int]:
+    """Return the size that Pillow's ``thumbnail`` gives a page."""
+    if max(size) <= limit:
+        return size
+    with Image.new("1", size) as page:
+        page.thumbnail((limit, limit), Image.Resampling.NEAREST)
+        return page.size
 
 
 def of_mask(actual: Sequence[bool], expected: Sequence[bool], ids: Sequence[int], image: int) -> Iterator[Description]:

@@ -88,14 +88,11 @@ def _of_prompt(image: Tensor) -> Mapping[str, Tensor]:
 
 def _of_image(count: int, crops: Grid) -> Mapping[str, Tensor]:
     """Return the rows of an image's tokens: its crops as one page, the page, the ends of their lines, the separator."""
-    columns, rows = crops
-    for page in range(math.isqrt(count), 1, -1):
-        left = count - page * (page + 1) - 1
-        side = next((k for k in range(1, page + 1) if left == k * rows * (k * columns + 1)), 0)
-        if left == 0 or (side and (columns, rows) != (1, 1)):
-            break
-    else:
+    if (sides := image_sides(count, crops)) is None:
         return {}
+    side, page = sides
+    left = count - page * (page + 1) - 1
+    columns = crops[0]
     at = torch.arange(count)
     of_crops, separator = at < left, at == count - 1
     ends = of_crops & (at % (side * columns + 1) == side * columns)
@@ -109,3 +106,14 @@ def _of_image(count: int, crops: Grid) -> Mapping[str, Tensor]:
         "the separator": separator,
     }
     return {name: mask for name, mask in named.items() if mask.any()}
+
+
+def image_sides(count: int, crops: Grid) -> tuple[int, int] | None:
+    """Return the tokens along a crop's side and the page's; a side is 0 without crops. Return None for other counts."""
+    columns, rows = crops
+    for page in range(math.isqrt(count), 1, -1):
+        left = count - page * (page + 1) - 1
+        side = next((k for k in range(1, page + 1) if left == k * rows * (k * columns + 1)), 0)
+        if left == 0 or (side and (columns, rows) != (1, 1)):
+            return side, page
+    return None

@@ -15,6 +15,7 @@ from torch import Tensor
 from pytest_dsocr.describe import bars, levels, spectrum
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.pair import named, simplest
+from pytest_dsocr.describe.resizing import Source, resized
 
 COLOURS = ("red", "green", "blue")
 MOST_SHIFT_PX = 40
@@ -46,7 +47,9 @@ class Views:
         return max(0.0, 1 - float(left / before)) if before else 0.0
 
 
-def describe_pixels(actual: Tensor, expected: Tensor, grid: tuple[int, int] = (1, 1)) -> Description | None:
+def describe_pixels(
+    actual: Tensor, expected: Tensor, grid: tuple[int, int] = (1, 1), source: Source | None = None
+) -> Description | None:
     """Return the simplest relation of two tensors of pixels ``[N, 3, H, W]``, or else how and where they differ.
 
     None if all values are equal. The pixels are those of the contract: level / 127.5 - 1.
@@ -55,16 +58,18 @@ def describe_pixels(actual: Tensor, expected: Tensor, grid: tuple[int, int] = (1
         actual: the subject's.
         expected: those of the contract.
         grid: columns and rows of crops.
+        source: their page, if it is known; the views are then made again from it, resized in other ways.
     """
     if actual.shape != expected.shape:
-        return _of_other_shape(actual.float(), expected.float())
+        found = resized(_levels(actual.float()), _levels(expected.float()), source) if source else None
+        return found if found and found.explains else _of_other_shape(actual.float(), expected.float())
     own, right = actual.float(), expected.float()
     if own.equal(right):
         return None
     if (unrounded := _unrounded(own, right)) is not None:
         return unrounded
     views = Views(_levels(own), _levels(right))
-    if (found := simplest(_relations(views, grid))) is not None:
+    if (found := simplest(_relations(views, grid, source))) is not None:
         return found
     differing = views.apart.abs().amax(dim=(1, 2, 3)) > levels.HALF
     places = differing.nonzero().flatten().tolist()
@@ -114,16 +119,34 @@ def _unrounded(actual: Tensor, expected: Tensor) -> Description | None:
     return Description("unrounded", text, max(views.share(exact), ENOUGH), actual.numel())
 
 
-def _relations(views: Views, grid: tuple[int, int] = (1, 1)) -> Iterator[Description | None]:
+def _relations(
+    views: Views, grid: tuple[int, int] = (1, 1), source: Source | None = None
+) -> Iterator[Description | None]:
     """Yield relations, the simplest first."""
     yield _reordered(views, grid)
     yield from _colours(views)
     yield from _turned(views)
     yield _bars(views)
+    yield _constant(views)
     yield from levels.relations(views.actual, views.expected)
     yield _mixed(views)
     yield from _shifted(views)
+    yield resized(views.actual, views.expected, source) if source else None
     yield spectrum.filtered(views.actual, views.expected)
+
+
+def _constant(views: Views) -> Description | None:
+    """Describe one level that is another one wherever the pixels differ, such as that of the bars."""
+    differing = views.apart.abs() > levels.OF_ROUNDING
+    own, right = (one[differing] for one in (views.actual, views.expected))
+    if len(own) < LEAST_PX or float(own.max() - own.min()) or float(right.max() - right.min()) > levels.OF_ROUNDING:
+        return None
+    level, instead, count = float(own[0]), float(right[0]), len(own) / views.actual.numel()
+    text = (
+        f"{count:.1%} of the values are level {level:g} (a value of {level / 127.5 - 1:.3g}) instead of {instead:g} "
+        f"({instead / 127.5 - 1:.3g}); all others are right"
+    )
+    return Description("levels", text, 1.0, len(own))
 
 
 def _reordered(views: Views, grid: tuple[int, int]) -> Description | None:

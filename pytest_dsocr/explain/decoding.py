@@ -29,7 +29,7 @@ WINDOW = 4
 
 def explain_steps(clean: Clean, search: Search) -> SearchResult:
     """Explain the logits of steps."""
-    stepper = _Stepper(clean, search.question)
+    stepper = Stepper(clean, search.question)
     return search.among(groups(clean.engine.family)["steps"], stepper.measure, stepper.without)
 
 
@@ -53,7 +53,7 @@ def _planted(one: Mistake, clean: Clean, prompt: PromptState) -> Iterator[None]:
         yield
 
 
-class _Stepper:
+class Stepper:
     """Steps of a case, up to a few after the first wrong one."""
 
     def __init__(self, clean: Clean, question: Question) -> None:

@@ -8,19 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.contract import PIXELS
+from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.describe.attention import describe_block
-from pytest_dsocr.describe.block import Block
-from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.block import RIGHT, Block
+from pytest_dsocr.describe.description import ENOUGH, Description, ErrorPanel
+from pytest_dsocr.describe.error_map import error_map
 from pytest_dsocr.describe.experts import Mixed, describe_experts
 from pytest_dsocr.describe.layout import pair_of
-from pytest_dsocr.describe.pair import simplest
+from pytest_dsocr.describe.pair import RowPair, share, simplest
 from pytest_dsocr.describe.pixels import describe_pixels
+from pytest_dsocr.describe.resizing import Source
+from pytest_dsocr.describe.rounding import FORMS
 from pytest_dsocr.describe.tensors import describe_tensor
 from pytest_dsocr.describe.windows import describe_windows, has_windows, one_window
 from pytest_dsocr.explain.mistake import Changes, blocks_of, home_of, model_of
@@ -30,11 +37,14 @@ from pytest_dsocr.explain.search import distance
 from pytest_dsocr.layers.decoder import DecoderLayer
 from pytest_dsocr.layers.experts import MixtureOfExperts
 from pytest_dsocr.models.spec import FUSION, PREFILL
+from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import Seam, pixels_sha256
 
 POSITIONS = "pos"
 """Part of the names of parameters that are added as positions."""
+CONFINED = "confined"
+"""Kind of a description that says only where the difference is."""
 NEARER = 10
 """Factor by which one tensor must be nearer than another to count as right."""
 
@@ -45,9 +55,11 @@ class Seen(NamedTuple):
     what: str
     gave: Tensor
     given: tuple[Tensor, ...] = ()
+    alone: bool = False
+    """Whether wrong inputs have another cause, and are not described."""
 
 
-def describe_seen(clean: Clean, seen: Seen, expected: Seam | str) -> list[Description]:
+def describe_seen(clean: Clean, seen: Seen, expected: Seam | str, case: Case | None = None) -> list[Description]:
     """Describe how the subject's tensor differs from the expected one; return nothing if that is not known.
 
     If the engine's block reproduces the tensor from the subject's own input, the input is described, because the block
@@ -57,33 +69,56 @@ def describe_seen(clean: Clean, seen: Seen, expected: Seam | str) -> list[Descri
         clean: right tensors of the page.
         seen: the subject's tensor.
         expected: summary of the reference's tensor, or the digest of its pixels.
+        case: the page, from which pixels are made again.
     """
     if isinstance(expected, str):
-        right = getattr(clean.inputs, seen.what)
-        found = describe_pixels(seen.gave, right.cpu(), clean.grid) if pixels_sha256(right.cpu()) == expected else None
-        return [found] if found else []
+        right = getattr(clean.inputs, seen.what).cpu()
+        page = load_images(case.page) if case else None
+        source = Source(page, case.preset, seen.what == PIXELS[1]) if case and isinstance(page, Image.Image) else None
+        found = describe_pixels(seen.gave, right, clean.grid, source) if pixels_sha256(right) == expected else None
+        return [replace(found, places=_places(clean, seen, right))] if found else []
     with torch.no_grad():
-        return [*_of_seam(clean, seen, expected)]
+        right, given = right_of(clean, TensorName.parse(seen.what))
+        places = _places(clean, seen, right)
+        return [replace(one, places=places) for one in _of_seam(clean, seen, expected, right, given)]
 
 
-def _of_seam(clean: Clean, seen: Seen, expected: Seam) -> Iterator[Description]:
+def _places(clean: Clean, seen: Seen, right: Tensor) -> tuple[ErrorPanel, ...]:
+    """Return the errors of the subject's tensor by place; nothing if its shape is wrong."""
     name = TensorName.parse(seen.what)
-    right, right_given = _right(clean, name)
-    total = _error(seen.gave, right)
+    if seen.gave.shape != right.shape:
+        return ()
+    image = clean.inputs.images_seq_mask[0].cpu() if name.stage == PREFILL and name.block is not None else None
+    is_of_crops = name.view == "crops" or seen.what == PIXELS[0]
+    pair = pair_of(seen.gave, right, channels_last=name.block is not None, image=image)
+    return error_map(pair, clean.grid, image, is_of_crops=is_of_crops)
+
+
+def _of_seam(
+    clean: Clean, seen: Seen, expected: Seam, right: Tensor, right_given: Sequence[Tensor]
+) -> Iterator[Description]:
+    name = TensorName.parse(seen.what)
+    total = error_of(seen.gave, right)
     if distance(expected, Seam.of(right)) > total / NEARER:
         return
-    own = _computed(clean, name, seen)
-    inside = total if own is None else _error(seen.gave, own)
+    own = computed(clean, name, seen)
+    inside = total if own is None else error_of(seen.gave, own)
     is_right = own is not None and inside * NEARER <= total
     least = 0.0 if is_right else total / NEARER
-    errors = [_error(given, one) for given, one in zip(seen.given, right_given, strict=False)]
+    errors = [error_of(given, one) for given, one in zip(seen.given, right_given, strict=False)]
     if not is_right:
         given = seen.given[0] if len(seen.given) == 1 else None
         found = [*_described(clean, name, seen.gave, right if own is None else own, given)]
         inner = None
-        if own is not None and given is not None and not any(one.explains for one in found):
-            inner = _of_part(clean, name, seen.gave, own, given)
+        known = next((one for one in found if one.explains), None)
+        if own is not None and (known is None or known.kind == CONFINED):
+            inner = _of_part(clean, name, seen.gave, own, given) if given is not None else None
+            inner = inner if inner and inner.explains else _of_weights(clean, name, seen, own) or inner
+            if inner and known:
+                inner = replace(inner, text=f"{known.text}; there {inner.text}") if inner.explains else known
         yield from [inner] if inner else found
+    if seen.alone:
+        return
     whose = "the block" if name.block is not None else "the stage"
     words = f"{whose} itself is right, and its input is wrong: " if is_right else f"the input of {whose} is wrong: "
     for given, one, error in zip(seen.given, right_given, errors, strict=False):
@@ -116,6 +151,39 @@ def _without_positions(clean: Clean, name: TensorName) -> Tensor:
         return Segment(clean, str(name), has_blocks=True).block_input
 
 
+def _of_weights(clean: Clean, name: TensorName, seen: Seen, own: Tensor) -> Description | None:
+    """Describe the form to which the weights of a block or stage are rounded, if one gives the subject's tensor."""
+    stage = clean.engine.family.stage[name.stage]
+    if name.block is None and (stage.blocks or not stage.module):
+        return None
+    home = model_of(clean.engine).get_submodule(stage.module) if name.block is None else None
+    home = home or blocks_of(clean.engine, name.stage)[name.block or 0]
+    weights = [one for one in home.parameters() if one.ndim > 1]
+    for words, rounded in FORMS.items():
+        with Changes() as changes:
+            for one in weights:
+                changes.weight(one, rounded(one).to(one.dtype))
+            made = computed.__wrapped__(clean, name, seen)  # not the result with the right weights
+        if made is None or not weights:
+            return None
+        left, before = (float((seen.gave.float() - one.float().cpu()).norm()) for one in (made, own))
+        if 1 - left / before >= ENOUGH:
+            whose = "the weight is" if len(weights) == 1 else f"the {len(weights)} weights are"
+            return Description("rounded", f"{whose} held in {words}", 1 - left / before, own.numel())
+    return None
+
+
+def _of_views(block: Any, given: Tensor, view: int, pair: RowPair) -> Description | None:
+    """Describe views that attend to one another; the vendor encodes each view separately."""
+    count, tokens = given.shape[:2]
+    if count < 2 or given.ndim != 3:
+        return None
+    rows = torch.arange(tokens, device=given.device)
+    packed = Block(block, given.flatten(0, 1)[None]).compute(RIGHT, view * tokens + rows)
+    text = f"the tokens of each view attend to those of all {count} views"
+    return Description("mask", text, share(pair, packed[None].float().cpu()), tokens)
+
+
 def _of_part(clean: Clean, name: TensorName, gave: Tensor, own: Tensor, given: Tensor) -> Description | None:
     """Describe the part of a block that differs, from the subject's own input, in the first view that differs."""
     if name.block is None:
@@ -123,6 +191,7 @@ def _of_part(clean: Clean, name: TensorName, gave: Tensor, own: Tensor, given: T
     engine = clean.engine
     block = blocks_of(engine, name.stage)[name.block]
     view = int((gave.float() - own.float().cpu()).flatten(1).norm(dim=1).argmax())
+    views = given.to(engine.model.device)
     gave, own, given = (one[view : view + 1].to(engine.model.device) for one in (gave, own, given))
     pair = pair_of(gave, own, channels_last=True)
     found: list[Description | None] = []
@@ -131,6 +200,8 @@ def _of_part(clean: Clean, name: TensorName, gave: Tensor, own: Tensor, given: T
             before = ComputedPart(name.stage, str(name), gave, (given,), name.block).attended(engine)
             tokens = block.post_attention_layernorm(before)[0]
             found.append(describe_experts(Mixed(pair, block.mlp, tokens, before[0])))
+        if not isinstance(block, DecoderLayer):
+            found.append(_of_views(block, views, view, pair))
         if has_windows(block):
             found.append(describe_windows(block, given, pair))
             given, pair = one_window(given, gave, own, block.window)
@@ -140,7 +211,8 @@ def _of_part(clean: Clean, name: TensorName, gave: Tensor, own: Tensor, given: T
     return simplest(found)
 
 
-def _right(clean: Clean, name: TensorName) -> tuple[Tensor, Sequence[Tensor]]:
+@lru_cache(1)  # for the script that shows the difference, which is written next
+def right_of(clean: Clean, name: TensorName) -> tuple[Tensor, Sequence[Tensor]]:
     """Return the right tensor of a seam, and the right inputs of the block or stage that returns it."""
     if name.block is not None:
         segment = Segment(clean, str(name), has_blocks=True)
@@ -153,7 +225,8 @@ def _right(clean: Clean, name: TensorName) -> tuple[Tensor, Sequence[Tensor]]:
     return clean.run(name.stage, ""), given
 
 
-def _computed(clean: Clean, name: TensorName, seen: Seen) -> Tensor | None:
+@lru_cache(1)
+def computed(clean: Clean, name: TensorName, seen: Seen) -> Tensor | None:
     """Return the engine's output for the subject's own input; None if it does not take that."""
     engine, device = clean.engine, clean.engine.model.device
     given = tuple(one.to(device) for one in seen.given)
@@ -185,7 +258,7 @@ def _described(
         yield found
 
 
-def _error(actual: Tensor, right: Tensor) -> float:
+def error_of(actual: Tensor, right: Tensor) -> float:
     """Return the relative error of a tensor; infinite if the shapes differ or a value is not finite."""
     if actual.shape != right.shape:
         return float("inf")

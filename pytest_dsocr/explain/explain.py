@@ -19,16 +19,18 @@ from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.explain.catalogue import groups
+from pytest_dsocr.explain.choices import describe_choices
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_best, explain_choices, explain_steps, explain_written
 from pytest_dsocr.explain.described import Seen, describe_seen
 from pytest_dsocr.explain.mistake import Mistake, StagePart, in_one_block
-from pytest_dsocr.explain.question import BY_TEXT, Question
+from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, Trail
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
+from pytest_dsocr.explain.reproducer import write_seen
 from pytest_dsocr.explain.rows import Group
 from pytest_dsocr.explain.search import NOT, NOTHING, Search, SearchResult, distance, distance_of_first
 from pytest_dsocr.explain.texts import explain_texts
-from pytest_dsocr.explain.together import together
+from pytest_dsocr.explain.together import added, together
 from pytest_dsocr.models import STAGES
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.names import ComparisonName, TensorName
@@ -50,7 +52,7 @@ def explain(engine: Engine[Any], case: Case, question: Question, clean_of: Calla
     """Search for the mistake that explains the divergence; if none is known of its kind, nothing is tried."""
     search, what = Search(question, Deadline(question.budget_s)), question.what
     if what in COMPARED:
-        return _of_inputs(engine, case, search)
+        return of_inputs(engine, case, search)
     if what in BY_TEXT:
         return explain_texts(engine, search)
     if what == "result.mmd":
@@ -63,13 +65,17 @@ def explain(engine: Engine[Any], case: Case, question: Question, clean_of: Calla
     if what == "prefill_best" and question.best:
         return explain_best(clean, search)
     if ComparisonName.parse(what).stage in WITH_SEAMS and what in question.seams:
-        return _of_seam(clean, search)
+        return of_seam(clean, search)
     return NOTHING
 
 
-def _of_inputs(engine: Engine[Any], case: Case, search: Search) -> SearchResult:
-    """Search among the mistakes of pixels and prompts; the result is the one that makes most inputs equal."""
-    maker, what = _Inputs(engine, case, search.question), search.question.what
+def of_inputs(engine: Engine[Any], case: Case, search: Search, base: Mistake | None = None) -> SearchResult:
+    """Search among the mistakes of pixels and prompts; the result is the one that makes most inputs equal.
+
+    Args:
+        base: a mistake of the inputs that is known already.
+    """
+    maker, what = _Inputs(engine, case, search.question, base), search.question.what
     order = ("pixels", "prompt") if what in (*PIXELS_OF, GRID) else ("prompt", "pixels")
     candidates = chain(*(groups(engine.family)[name] for name in order))
     near = NEAR_OF_PIXELS if what in PIXELS_OF else 0.0
@@ -86,9 +92,9 @@ def _of_inputs(engine: Engine[Any], case: Case, search: Search) -> SearchResult:
 class _Inputs:
     """Inputs of a case, made under mistakes and compared with the subject's."""
 
-    def __init__(self, engine: Engine[Any], case: Case, question: Question) -> None:
+    def __init__(self, engine: Engine[Any], case: Case, question: Question, base: Mistake | None) -> None:
         assert question.inputs is not None
-        self.engine, self.case, self.what = engine, case, question.what
+        self.engine, self.case, self.what, self.base = engine, case, question.what, base
         self.actual, self.seam = unpack_inputs(question.inputs, {}), question.seams.get(question.what)
         self.equal: dict[str, frozenset[str]] = {}
         """Names of the tensors that equal the subject's, by mistake."""
@@ -109,7 +115,8 @@ class _Inputs:
 
     def _made(self, one: Mistake | None, *, brief: bool = False) -> dict[str, Tensor]:
         """Make the inputs; if ``brief``, without pixels."""
-        return inputs_under(self.engine, self.case, one, page=self.case.page if brief else None).tensors
+        page = self.case.page if brief else None
+        return inputs_under(self.engine, self.case, added(self.base, one), page=page).tensors
 
     def _equal(self, tensors: dict[str, Tensor]) -> frozenset[str]:
         own = InputsDigest.of(tensors)
@@ -125,7 +132,8 @@ class _Inputs:
         return 1.0 if self.seam is None else distance(self.seam, Seam.of(made))
 
 
-def _of_seam(clean: Clean, search: Search) -> SearchResult:
+def of_seam(clean: Clean, search: Search) -> SearchResult:
+    """Search among the mistakes of a stage for the one that gives the subject's tensor."""
     question, what = search.question, search.question.what
     actual, whole = question.seams[what], TensorName.parse(what).whole
     has_blocks = any(one.whole == whole != one for one in map(TensorName.parse, question.seams))
@@ -212,12 +220,27 @@ class ExplainingRuntime(EngineRuntime):
         return super().load(checkpoint, device=device, dtype=dtype, **options)
 
     def describe(
-        self, case: Case, what: str, gave: Tensor, given: Sequence[Tensor], expected: Mapping[str, Any] | str
+        self,
+        case: Case,
+        seen: Mapping[str, Any],
+        expected: Mapping[str, Any] | str,
+        out: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Describe the subject's tensor; see :func:`~pytest_dsocr.explain.described.describe_seen`."""
+        """Describe the subject's tensor; see :func:`~pytest_dsocr.explain.described.describe_seen`.
+
+        If ``out`` names the folder of the run's result, also write a script that shows the difference.
+        """
         summary = expected if isinstance(expected, str) else Seam(**expected)
-        seen = Seen(what, gave, tuple(given))
-        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(self._clean(case), seen, summary))
+        clean, given = self._clean(case), Seen(**seen)
+        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(clean, given, summary, case))
+        if out is not None:
+            write_seen(Path(out), clean, case, given, summary)
+        return found
+
+    def describe_choices(self, page: Mapping[str, Any], is_sure: bool) -> list[dict[str, Any]]:
+        """Describe the choices of a text; see :func:`~pytest_dsocr.explain.choices.describe_choices`."""
+        read = msgspec.convert(page, PageRead)
+        found: list[dict[str, Any]] = msgspec.to_builtins(describe_choices(self.subject.engine, read, is_sure=is_sure))
         return found
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,6 +250,12 @@ class ExplainingRuntime(EngineRuntime):
             answer = explain(self.subject.engine, unpack_case(asked.page.case), asked, self._clean)
         packed: dict[str, Any] = msgspec.to_builtins(answer)
         return packed
+
+    def further(self, case: Case, trail: Mapping[str, Any]) -> list[Any]:
+        """Search for causes besides the first; see :func:`~pytest_dsocr.explain.further.next_wrong`."""
+        from pytest_dsocr.explain.further import next_wrong
+
+        return [*map(msgspec.to_builtins, next_wrong(self._clean(case), case, Trail.unpack(trail)))]
 
     def _clean(self, case: Case) -> Clean:
         if case not in self._kept:

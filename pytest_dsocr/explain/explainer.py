@@ -2,8 +2,10 @@
 
 import logging
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -14,9 +16,9 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain import sentence
 from pytest_dsocr.explain.deadline import longest
 from pytest_dsocr.explain.described import Seen
-from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, question_of
-from pytest_dsocr.explain.search import SearchResult
-from pytest_dsocr.records.config import START_LIMIT_S, Setup
+from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, Trail, question_of
+from pytest_dsocr.explain.search import NextWrong, SearchResult
+from pytest_dsocr.records.config import START_LIMIT_S, Level, Setup
 from pytest_dsocr.records.names import ComparisonName
 from pytest_dsocr.records.reference_result import Seam
 from pytest_dsocr.reference.client import Client
@@ -38,12 +40,18 @@ class Explainer:
         budget_s: CPU seconds of a search; 0 turns it off.
         time_limit_s: seconds that the process may take besides the search.
         start_limit_s: seconds that it may take to start and load.
+        out: folder of the run's result, for scripts that show a difference; None for none.
     """
 
     def __init__(
-        self, setup: Setup, budget_s: float, time_limit_s: float = 600, start_limit_s: float = START_LIMIT_S
+        self,
+        setup: Setup,
+        budget_s: float,
+        time_limit_s: float = 600,
+        start_limit_s: float = START_LIMIT_S,
+        out: Path | None = None,
     ) -> None:
-        self.budget_s = budget_s
+        self.budget_s, self._out = budget_s, out and str(out.absolute())
         self._asked: dict[str, tuple[Explanation | None, str]] = {}
         """Answer and its case, by the stage that was asked about."""
         self._proven: dict[str, tuple[Explanation, str]] = {}
@@ -142,14 +150,44 @@ class Explainer:
         summary = getattr(expected.inputs, seen.what) if seen.what in PIXELS else expected.seams[seen.what]
         if isinstance(summary, Seam):
             summary = vars(replace(summary, values=None, not_finite=None))
-        params = {"case": pack_case(report.case), **seen._asdict(), "expected": summary}
+        params = {"case": pack_case(report.case), "seen": seen._asdict(), "expected": summary, "out": self._out}
+        return self._described(report, seen.what, "describe", params)
+
+    def describe_choices(self, report: CaseReport, what: str) -> tuple[Description, ...]:
+        """Describe the rule by which the tokens of a case's text were chosen; nothing if none is known."""
+        is_sure = report.exchange.answer.level >= Level.STAGES
+        params = {"page": msgspec.to_builtins(PageRead.of(report)), "is_sure": is_sure}
+        return self._described(report, what, "describe_choices", params)
+
+    def _described(
+        self, report: CaseReport, what: str, request: str, params: Mapping[str, Any]
+    ) -> tuple[Description, ...]:
         try:
             return self._client.ask(
-                seen.what, "describe", params, lambda answer: msgspec.convert(answer, tuple[Description, ...])
+                what, request, params, lambda answer: msgspec.convert(answer, tuple[Description, ...])
             )
         except ReferenceFaultError as error:
-            LOG.warning("%s of %s is not described: %s", seen.what, report.case.id, str(error).splitlines()[0])
+            LOG.warning("%s of %s is not described: %s", what, report.case.id, str(error).splitlines()[0])
             return ()
+
+    def further(self, report: CaseReport, outputs: Sequence[str]) -> tuple[Explanation, ...]:
+        """Explain what else is wrong on its own, besides the first divergence and what follows from it.
+
+        Args:
+            report: the judged case, with the explanation of its first divergence.
+            outputs: wrong outputs to look at besides the tensors.
+        """
+        if (question := question_of(report, self.budget_s)) is None:
+            return ()
+        params = {"case": pack_case(report.case), "trail": Trail.of(report, question, outputs).pack()}
+        try:
+            found = self._client.ask(
+                question.what, "further", params, lambda answer: msgspec.convert(answer, list[NextWrong])
+            )
+        except ReferenceFaultError as error:
+            LOG.warning("further causes of %s are not known: %s", report.case.id, str(error).splitlines()[0])
+            return ()
+        return (*sentence.of_further(question, found, report.explanation),)
 
     def close(self) -> None:
         """End the process if it was started."""

@@ -5,7 +5,7 @@ The module imports torch only once a case has failed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
@@ -70,7 +70,7 @@ def hint(
     found = explanation.words[:MOST] if explanation else ()
     if is_described and not found:
         return ""
-    left = () if found else _likely(scene, family, explanation.refuted if explanation else frozenset())
+    left = () if found else _likely(scene, family, explanation)
     checked = OR.join(dict.fromkeys((*found, *(one.words for one in left))))
     is_tried = f"not tried{CUT_SHORT * explanation.is_cut_short}" if explanation and left else ""
     seen = "; ".join(filter(None, (_clue(scene), is_tried)))
@@ -104,8 +104,12 @@ def _clue(scene: FailureContext) -> str:
     return f"{scene.first.stage} is right up to block {scene.depth}" if scene.depth else ""
 
 
-def _likely(scene: FailureContext, family: ModelSpec, refuted: Collection[str]) -> Sequence[Mistake]:
-    """Return the mistakes that fit best among those that are not refuted."""
+def _likely(scene: FailureContext, family: ModelSpec, explanation: Explanation | None) -> Sequence[Mistake]:
+    """Return the mistakes that fit best among those that are not refuted.
+
+    After a search, these are named only if a symptom suggests them, or if the time ended before a few.
+    """
+    refuted = explanation.refuted if explanation else frozenset[str]()
     stage, by = scene.first.stage, partial(_pointed, scene.first.stage, family)
     pointed, every = [*by(scene.first)], [*_of_stage(stage, family)]
     if stage in ("input_ids", "images_seq_mask") and scene.wrong("images_spatial_crop"):
@@ -117,7 +121,10 @@ def _likely(scene: FailureContext, family: ModelSpec, refuted: Collection[str]) 
     pointed, every = ([one for one in of if one.id not in refuted] for of in (pointed, every))
     likely = pointed or [one for one in every if _fits(one, scene)]
     likely = likely or ([] if refuted else every)
-    return [one for at, one in enumerate(likely) if one not in likely[:at]][:MOST]
+    likely = [*{one.id: one for one in likely}.values()]
+    if explanation and not pointed and (len(likely) > MOST or not explanation.is_cut_short):
+        return []
+    return likely[:MOST]
 
 
 def _pointed(stage: str, family: ModelSpec, compared: Comparison | None) -> Iterator[Mistake]:

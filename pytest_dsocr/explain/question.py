@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.divergence import is_cut
 from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import COMPARED, PIXELS
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.names import TensorName
@@ -88,6 +89,47 @@ class Question:
     def unpack(cls, packed: Mapping[str, Any]) -> Question:
         """Return the question of JSON values."""
         return msgspec.convert(packed, cls, str_keys=True, dec_hook=lambda _, values: torch.tensor(values))
+
+
+@dataclass(frozen=True)
+class Trail:
+    """A judged case from its first divergence on."""
+
+    question: Question
+    """The question about the first divergence, with every seam of the subject."""
+    found: tuple[str, ...]
+    """Ids of the mistakes that reproduce the first wrong values."""
+    partly: tuple[str, ...]
+    """Ids of the mistakes that come nearer to them, if none reproduces them."""
+    inputs: Mapping[str, Tensor]
+    """The subject's inputs that are wrong."""
+    vision: Mapping[str, Tensor]
+    """The subject's tensors of vision."""
+    outputs: tuple[str, ...] = ()
+    """Wrong outputs to look at besides the tensors: ``tokens`` and ``result.mmd``."""
+    alone: Mapping[str, bool] = field(default_factory=dict)
+    """Stages that received the reference's tensors, and whether they are then right."""
+
+    @classmethod
+    def of(cls, report: CaseReport, question: Question, outputs: Sequence[str] = ()) -> Trail:
+        """Return the trail of a judged case with the explanation of its first divergence."""
+        answer, first = report.exchange.answer, report.explanation
+        seams = {name: replace(seam, values=None, not_finite=None) for name, seam in answer.seams.items()}
+        wrong = {one.what for one in report.comparisons if one.verdict is Verdict.WRONG}
+        inputs = {name: one for name, one in (answer.input_tensors or {}).items() if name in wrong}
+        named = first.mistakes if first else ()
+        found, partly = (named, ()) if first and first.is_whole else ((), named)
+        whole = replace(question, seams=seams)
+        return cls(whole, found, partly, inputs, answer.vision_tensors or {}, tuple(outputs), report.exchange.alone)
+
+    def pack(self) -> dict[str, Any]:
+        """Return the trail as values that a worker takes."""
+        return {**vars(self), "question": self.question.pack()}
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any]) -> Trail:
+        """Return the trail of packed values."""
+        return cls(**{**packed, "question": Question.unpack(packed["question"])})
 
 
 def question_of(report: CaseReport, budget_s: float) -> Question | None:

@@ -70,7 +70,7 @@ class Clean:
     Args:
         engine: an engine without a mistake.
         inputs: inputs of the page.
-        made: tensors that replace the engine's, by stage and view.
+        made: tensors that replace the engine's, by stage and view; the features for the prompt have no view.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Clean:
     @cached_property
     def fused(self) -> Tensor:
         """Features that go into the prompt."""
-        return self.run(FUSION, "")
+        return self._features[FUSION, ""] if (FUSION, "") in self._features else self.run(FUSION, "")
 
     @property
     def in_prompt(self) -> Tensor | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -88,6 +89,21 @@ class SearchResult:
         found, words, groups = zip(*kept, strict=True)
         refuted = (*self.refuted, *(one for one in self.found if one not in found))
         return replace(self, found=found, words=words, groups=groups, refuted=refuted, beyond=beyond)
+
+    def paired(self, one: Mistake) -> SearchResult:
+        """Return the result for pairs with a mistake that the engine had meanwhile. Other pairs were not tried."""
+        found = tuple(f"{one.id}+{other.partition('.')[2]}" for other in self.found)
+        words = tuple(f"{one.words}, and {other}" for other in self.words)
+        return replace(self, found=found, words=words, unpaired=1)
+
+
+class NextWrong(NamedTuple):
+    """A comparison that is wrong on its own, and the search for its cause."""
+
+    what: str
+    answer: SearchResult
+    needs: tuple[str, ...] = ()
+    """Ids of the causes before it in the same stage, which the engine had meanwhile."""
 
 
 NEAREST = 2

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pytest_dsocr.base.words import count
@@ -12,7 +12,7 @@ from pytest_dsocr.compare.seams import known_effects
 from pytest_dsocr.explain.mistake import ALL
 from pytest_dsocr.explain.proof import MOST_ODDS, Evidence, odds_of_places, odds_of_tensor
 from pytest_dsocr.explain.question import BY_TEXT, Question
-from pytest_dsocr.explain.search import NOT, SearchResult
+from pytest_dsocr.explain.search import NOT, NextWrong, SearchResult
 from pytest_dsocr.models import VISION
 from pytest_dsocr.records.names import ComparisonKind
 
@@ -26,6 +26,7 @@ PARTS = {
 """Part of the model that a group of mistakes belongs to."""
 REFUTED = "not by"
 """Start of an explanation that says: the mistakes that explain the earlier pages do not explain this one."""
+NOT_SEARCHED = "not searched"
 MOST_WORDS = 3
 """Largest number of equally good mistakes that are named."""
 
@@ -47,19 +48,39 @@ def of_search(question: Question, answer: SearchResult) -> Explanation | None:
         text = (
             f"{_of_chance(evidence, answer)}{_of_parts(answer)}{named}, the engine reproduces {where} (equal){untried}"
         )
-        return _of_search(answer, text, what, is_proven=evidence.is_proof, pages=len(question.others) + 1)
+        return _of_search(answer, text, what, evidence, pages=len(question.others) + 1)
     apart = "equal" if answer.error == 0 else f"{answer.error:.0e} apart"
     without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
     reached = f"the subject's {what} ({apart}{without})"
     if not answer.explained:
         return _of_search(answer, f"in part: {named}, the engine comes nearer to {reached}", what)
     text = f"{named}, the engine reproduces {reached}{_behind(answer)}{untried}"
-    return _of_search(answer, text, what, is_proven=evidence.is_proof)
+    return _of_search(answer, text, what, evidence)
 
 
-def _of_search(answer: SearchResult, text: str, what: str, *, is_proven: bool = False, pages: int = 0) -> Explanation:
+def _of_search(
+    answer: SearchResult, text: str, what: str, evidence: Evidence | None = None, *, pages: int = 0
+) -> Explanation:
     refuted, is_cut_short = frozenset(answer.refuted), bool(answer.untried)
-    return Explanation(text, what, answer.found, answer.words, refuted, is_cut_short, is_proven, pages)
+    is_whole, is_proven = evidence is not None, evidence is not None and evidence.is_proof
+    return Explanation(text, what, answer.found, answer.words, refuted, is_cut_short, is_whole, is_proven, pages)
+
+
+def of_further(question: Question, found: Iterable[NextWrong], first: Explanation | None) -> Iterator[Explanation]:
+    """Yield the explanations of further causes. None is proven that needs an earlier cause without a proof.
+
+    Args:
+        question: the question about the first divergence.
+        found: searches for the further causes.
+        first: explanation of the first divergence.
+    """
+    proven = {*first.mistakes} if first and first.is_proven else set()
+    for what, answer, needs in found:
+        explanation = of_search(replace(question, what=what), answer)
+        explanation = explanation or Explanation(f"{NOT_SEARCHED}{_untried(question, answer)}", what)
+        explanation = replace(explanation, is_proven=explanation.is_proven and proven.issuperset(needs))
+        proven |= {*explanation.mistakes} if explanation.is_proven else set()
+        yield explanation
 
 
 def of_rounding(report: CaseReport) -> Explanation | None:
@@ -78,7 +99,7 @@ def of_rounding(report: CaseReport) -> Explanation | None:
     evidence = Evidence(found.untried, len(effects), tried * math.erfc(likeliest.z / math.sqrt(2)))
     text = f"with {', or '.join(named)}, the engine differs from the vendor's kernels as the subject does "
     text += f"({likeliest.share:.3f} of the effect, z = {likeliest.z:.0f})"
-    return Explanation(text, first.what, ids, named, refuted, is_cut_short, evidence.is_proof)
+    return Explanation(text, first.what, ids, named, refuted, is_cut_short, is_proven=evidence.is_proof)
 
 
 def of_readings(report: CaseReport) -> Explanation | None:
@@ -98,7 +119,7 @@ def of_refuted(what: str, pages: int) -> Explanation:
 def of_earlier(found: Explanation, case_id: str, what: str) -> Explanation:
     """Return the explanation of a case that breaks in the same stage as an earlier one: no second search is made."""
     text = f"not searched again, see {case_id}"
-    return replace(found, text=text, what=what, mistakes=(), is_proven=False, pages=0)
+    return replace(found, text=text, what=what, mistakes=(), is_whole=False, is_proven=False, pages=0)
 
 
 def evidence_of(question: Question, answer: SearchResult) -> Evidence:

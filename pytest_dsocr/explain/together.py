@@ -30,6 +30,13 @@ def together(one: Mistake, other: Mistake) -> Mistake | None:
     return None
 
 
+def added(base: Mistake | None, one: Mistake | None) -> Mistake | None:
+    """Return a mistake of inputs on top of those that are known already."""
+    if base is None or one is None:
+        return base or one
+    return together(base, one) or replace(one, plant=partial(_in_turn, base, one))
+
+
 def _in_turn(one: Mistake, other: Mistake, on: Target) -> None:
     one.plant(on)
     other.plant(on)

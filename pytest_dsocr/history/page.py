@@ -6,9 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_dsocr.base.files import templates
 from pytest_dsocr.base.words import count, entry, listed
 from pytest_dsocr.history.record import LETTERS, MACHINE, RIGHT, STAGES, WORDS, WRONG, Night, Timed, gravest
+from pytest_dsocr.report.strip import MARKS
+from pytest_dsocr.report.views import shared_templates
 from pytest_dsocr.timing.identity import title_of
 
 NO_CASE = "of no page"
@@ -17,6 +18,9 @@ MOST = 20
 EVERY_DATE = 8
 """Columns of the page between two dates."""
 TEMPLATE = "history.html.j2"
+SIGNS = {LETTERS[verdict]: sign for verdict, (sign, _) in MARKS.items()} | {MACHINE: "!"}
+NIGHT_SIGNS = {"passes": "✓", "wrong": "✗", "slower": "▾"}
+"""Signs of letters and nights, for readers who see no colours."""
 Cell = tuple[str, str]
 """A case and a stage."""
 
@@ -133,8 +137,7 @@ def html(nights: Sequence[Night], damaged: Sequence[str]) -> str:
         nights: sorted, the oldest first.
         damaged: a message for each file that could not be read.
     """
-    environment = templates(Path(__file__).parent)
-    environment.filters |= {"of": count}
+    environment = shared_templates(Path(__file__).parent)
     seen = {stage for _, stage in cells_in(nights)}
     return environment.get_template(TEMPLATE).render(
         nights=nights,
@@ -142,6 +145,8 @@ def html(nights: Sequence[Night], damaged: Sequence[str]) -> str:
         every_date=EVERY_DATE,
         stages=[(stage, [_stage_verdict(night, stage) for night in nights]) for stage in STAGES if stage in seen],
         streaks=streaks(nights),
+        signs=SIGNS,
+        night_signs=NIGHT_SIGNS,
         legend=[(letter, WORDS[letter]) for letter in (*LETTERS.values(), MACHINE)],
         bars={
             title: {name: (_bars(timed, name), accepted_in(timed, name)) for name, timed in quantities.items()}

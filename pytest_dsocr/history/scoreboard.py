@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from packaging.version import Version
 
@@ -21,6 +21,7 @@ from pytest_dsocr.models import STAGES as ALL_STAGES
 from pytest_dsocr.report import views
 from pytest_dsocr.report.case_result import number
 from pytest_dsocr.report.file import Ending
+from pytest_dsocr.report.strip import MARKS
 
 STAGES = {
     "ids": "input_ids|images_seq_mask",
@@ -62,6 +63,11 @@ class ScoreboardEntry:
         return cls(plain(name), plain(title), plain(version), date, level, f"{sum(ended)} of {len(ended)}", stages)
 
 
+LOOKS = {
+    character: (str(verdict), MARKS[verdict][0])
+    for character, verdict in {"=": Verdict.MATCH, "x": Verdict.WRONG, ".": Verdict.NOT_COMPARED}.items()
+}
+"""Verdict and sign of a cell by its first character."""
 SLUG_CHARACTERS = 100
 """Length of a file name before its hash."""
 KEPT = Format(ScoreboardEntry, "run that version again, or delete the file")
@@ -116,6 +122,42 @@ def tables(runs: Sequence[ScoreboardEntry]) -> tuple[str, str]:
 def _table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     cells = (head, ["---"] * len(head), *(map(views.cell, row) for row in rows))
     return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+
+
+TEMPLATE = "scoreboard.html.j2"
+
+
+class StageCell(NamedTuple):
+    """A stage of one release on the page."""
+
+    verdict: str
+    mark: str
+    text: str
+    """Number of wrong comparisons, and the largest error."""
+    is_first: bool
+    """Whether it is the release's first wrong stage."""
+    has_changed: bool
+    """Whether it was right or wrong otherwise in the release before."""
+
+
+def html(runs: Sequence[ScoreboardEntry]) -> str:
+    """Render a page with a row for each release and a column for each stage; every value is escaped."""
+    boards: dict[str, list[tuple[ScoreboardEntry, list[StageCell]]]] = {}
+    for one in runs:
+        rows = boards.setdefault(one.title, [])
+        rows.append((one, _cells(one, rows[-1][0] if rows else None)))
+    environment = views.shared_templates(Path(__file__).parent)
+    return environment.get_template(TEMPLATE).render(boards=boards, runs=runs, stages=[*STAGES])
+
+
+def _cells(one: ScoreboardEntry, before: ScoreboardEntry | None) -> list[StageCell]:
+    said = [one.stages.get(stage, ".") for stage in STAGES]
+    first = next((k for k, text in enumerate(said) if text[0] == "x"), None)
+    then = [before.stages.get(stage, ".") if before else text for stage, text in zip(STAGES, said, strict=True)]
+    return [
+        StageCell(*LOOKS[text[0]], text[1:].lstrip(", "), k == first, text[0] != of_before[0])
+        for k, (text, of_before) in enumerate(zip(said, then, strict=True))
+    ]
 
 
 END = r"(?:\r?\n|\Z)"

@@ -52,6 +52,8 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
         import pytest_dsocr.run.case  # noqa: F401 - brings torch
         from pytest_dsocr.base.process import freeze_gc, share_threads
         from pytest_dsocr.plugin.loading import waiting_for
+        from pytest_dsocr.run.case import answers_of
+        from pytest_dsocr.subjects.calls import current
         from pytest_dsocr.subjects.loading import close_subject, open_subject
         from pytest_dsocr.subjects.protocol import level_of
 
@@ -65,6 +67,7 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
     loading = request.config.stash[ELAPSED].on("loading the subject")
     with _or_stop(request.session, "subject"), waiting_for(what, request.config), loading:
         limit_s = own.subject_time_limit if own.isolate else None
+        current().hidden = answers_of(own) if own.isolate else ()
         subject = open_subject(own.subject, own.setup, limit_s, own.start_limit)
         if (promised := own.level) is not None and (offered := level_of(subject)) < promised:
             raise DsocrError(f"{own.subject} offers {offered}, the run promises {promised}; promise {offered}")

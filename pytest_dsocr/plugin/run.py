@@ -197,6 +197,7 @@ class Run:
                 self.identity or RunIdentity.now(command_of(self.config)),
                 self.plan,
                 options=typed_options(self.config),
+                named=self.config.args,
                 root=self.config.rootpath,
             )
         self._result.left = self.config.stash.get(DESELECTED, self._result.left)

@@ -18,7 +18,8 @@ from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.records.provenance import is_by_engine
 
 if TYPE_CHECKING:
-    from pytest_dsocr.compare.case import CaseReport, CaseRun
+    from pytest_dsocr.compare.case import CaseReport, CaseRun, FurtherCause
+    from pytest_dsocr.compare.tolerances import Tolerances
     from pytest_dsocr.records.subject_result import SubjectResult
 
 Number = int | float | Literal["nan", "infinite", "-infinite"] | None
@@ -42,13 +43,18 @@ class ComparisonResult(Struct, frozen=True):
     """In the order of the alphabet."""
     diff: list[list[tuple[str, str]]]
     """Lines of a diff of texts. A piece is its side and its text; see :mod:`pytest_dsocr.compare.diff`."""
+    allowed: Number = None
+    """Largest error that passes."""
+    along: str = ""
+    """A digit for the error of each decoding step; see :mod:`pytest_dsocr.describe.error_digits`."""
 
     @classmethod
     def of(cls, one: Comparison) -> ComparisonResult:
         """Return the result of a comparison."""
         diff = [[(str(piece.side), piece.text) for piece in line] for line in one.diff]
         error, details, signs = of_number(one.error), [*one.details], sorted(one.signs)
-        return cls(one.what, one.verdict, one.passes, one.measured, error, details, one.reason, signs, diff)
+        judged = one.what, one.verdict, one.passes, one.measured, error, details
+        return cls(*judged, one.reason, signs, diff, of_number(one.allowed), one.along)
 
 
 class Fault(Struct, frozen=True):
@@ -115,6 +121,50 @@ class OutsideLimits(Struct, frozen=True):
     """Tests with limits that allow it; empty if no test of the run checks it."""
 
 
+class FurtherResult(Struct, frozen=True):
+    """A cause of a case besides that of its first wrong comparison."""
+
+    what: str
+    """Comparison at which the stage is wrong on its own."""
+    explained: str
+    proven: bool
+    mistakes: list[str]
+    described: Description | None = None
+
+    @classmethod
+    def of(cls, one: FurtherCause) -> FurtherResult:
+        """Return the result of a further cause."""
+        found = one.explanation
+        return cls(one.what, found.text, found.is_proven, [*found.mistakes], one.description)
+
+    @property
+    def said(self) -> str:
+        """Cause, with "perhaps" unless it is proven, and description."""
+        named = f"{'' if self.proven else 'perhaps '}{self.explained.removeprefix('perhaps ')}"
+        why = f"{named}{' (proven)' * self.proven}" if self.mistakes else ""
+        if not self.described:
+            return why or self.explained
+        return f"{why}; measured: {self.described.text}" if why else self.described.text
+
+
+class LimitsUsed(Struct, frozen=True):
+    """Limits that a case was judged by."""
+
+    dtype: str
+    """The coarser one of the two sides'."""
+    same_key: bool
+    """Whether checkpoint, device, dtype and attention of both sides are equal."""
+    on_cpu: bool
+    """Whether the reference was computed on a CPU."""
+    allowed: dict[str, float]
+    """By the names of the tolerances, and ``vision``."""
+
+    @classmethod
+    def of(cls, limits: Tolerances, *, same_key: bool, on_cpu: bool) -> LimitsUsed:
+        """Return the limits of a case."""
+        return cls(limits.dtype, same_key, on_cpu, limits.by_name)
+
+
 class CaseResult(Struct, kw_only=True, frozen=True):
     """A case: judged under the run's own limits by the worker, and then by its tests."""
 
@@ -142,6 +192,8 @@ class CaseResult(Struct, kw_only=True, frozen=True):
     """Whether ``explained`` is proven, so that ``cause``, a guess, need not be shown."""
     mistakes: list[str]
     """The ids of the mistakes that ``explained`` names."""
+    further: list[FurtherResult] = []
+    """Other causes, in the order in which to fix them. They were looked for on one page for each first stage."""
     tried_on: int
     """Number of pages on which they were tried, for a text; else 0."""
     fault: Fault | None
@@ -176,6 +228,8 @@ class CaseResult(Struct, kw_only=True, frozen=True):
     """Comparisons beyond the run's own limits, though the case passes."""
     unjudged: list[str] = []
     """WRONG comparisons that no test judged, although a test should have."""
+    limits: LimitsUsed | None = None
+    """None in results of earlier versions."""
 
     @property
     def why(self) -> str:
@@ -184,7 +238,13 @@ class CaseResult(Struct, kw_only=True, frozen=True):
 
     @classmethod
     def of(
-        cls, report: CaseReport, *, place: int = 0, picture: str | None = None, cost: dict[str, int] | None = None
+        cls,
+        report: CaseReport,
+        *,
+        place: int = 0,
+        picture: str | None = None,
+        cost: dict[str, int] | None = None,
+        limits: LimitsUsed | None = None,
     ) -> CaseResult:
         """Return the result of a case, judged under the run's own limits and not those of one test."""
         exchange, divergence, readings = report.exchange, report.divergence, report.readings
@@ -207,6 +267,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
             explained=explanation.text if explanation else None,
             proven=explanation is not None and explanation.is_proven,
             mistakes=[*explanation.mistakes] if explanation else [],
+            further=[FurtherResult.of(one) for one in exchange.further],
             tried_on=explanation.pages if explanation else 0,
             fault=Fault.of(report.fault, report.case.id) if report.fault else None,
             findings=[*exchange.findings],
@@ -232,6 +293,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
             by_engine=is_by_engine(expected.provenance),
             comparisons=[ComparisonResult.of(one) for one in report.comparisons],
             cost=cost,
+            limits=limits,
         )
 
 

@@ -5,16 +5,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from pytest_dsocr.base.words import count, listed
+from pytest_dsocr.compare.case import STAGES
 from pytest_dsocr.compare.divergence import is_cut, of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.explain.hints import agreed
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName
-from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
+from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, FurtherResult
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.outcomes import JudgedTest, TestResult
 
 CauseKey = tuple[str, ...]
 """A kind and its values, which tests and cases with the same cause share."""
+OF_CAUSE, REFUTED, UNKNOWN = "whether the cause is ", ", as none of ", "what makes "
+"""Parts of a suite's hint: before the mistakes that it found, after a description, and if it has neither."""
+PREFILL, LOGITS, CACHE = "prefill", "logits", "cache"
 OF_TEST = ("mistake", "check", "raised", "test")
 """Kinds of keys that a test adds to its group; other kinds come only from the cases of a group."""
 
@@ -37,21 +42,55 @@ class FailureCause(Struct):
     """Tests that failed from it, the one to read first."""
     described: str = ""
     """Measured relation of the first wrong values to the expected ones."""
+    further: list[FurtherResult] = []
+    """Other causes in these cases, in the order in which to fix them."""
 
     @property
     def said(self) -> str:
-        """Why, and how the values differ."""
+        """Why, and how the values differ; with further causes, all of them by number."""
+        if numbered := self.numbered:
+            return f"{len(numbered)} causes: {'; '.join(numbered)}"
+        return self._said
+
+    @property
+    def numbered(self) -> list[str]:
+        """Each cause with its number and stage; empty if there is one cause alone."""
+        return numbered(self.what, self._said, self.further)
+
+    @property
+    def whys(self) -> list[str]:
+        """The parts of :attr:`said`, a line each: the causes by number, or why and how the values differ."""
+        return self.numbered or self._parts
+
+    @property
+    def _said(self) -> str:
+        return "; ".join(self._parts)
+
+    @property
+    def _parts(self) -> list[str]:
         why = f"{self.why}{' (proven)' * self.proven}" if self.why else ""
         measured = f"measured: {self.described}" if why and self.described else self.described
-        return "; ".join(filter(None, (why, measured)))
+        return [*filter(None, (why, measured))]
+
+
+def numbered(what: str, said: str, further: Sequence[FurtherResult]) -> list[str]:
+    """Return the causes of a case with their numbers and stages; empty if there is one cause alone.
+
+    A further cause at the first break takes the place of a first cause that names nothing.
+    """
+    every = [(one.what, one.said) for one in further]
+    is_known = any(one.what == what for one in further)
+    every = every if is_known else [(what, said), *every]
+    return [f"{k}. {where}: {why}" for k, (where, why) in enumerate(every, 1)] if further else []
 
 
 def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> list[FailureCause]:
     """Group failing tests by cause: verdicts before errors of the machine, and large groups before small ones.
 
-    Two failures have the same cause if they share one of these, in this order: a proven mistake, the comparison that
-    breaks first, the test function and its hint. Any other test is a group of its own. Wrong texts of odd pages belong
-    to the first cause, as every mistake can change them.
+    Two failures have the same cause if they share a proven mistake, or else the comparison that breaks first. Next come
+    the test function with its hint, and the hint or description of a case. A tensor without a hint of its own
+    belongs to the cases that break there or before. Any other test is a group of its own. Wrong texts of odd pages
+    belong to the first cause, as every mistake can change them.
     """
     causes: dict[CauseKey, FailureCause] = {}
     unit = "page" if len({case.page for case in cases}) == len(cases) else "case"
@@ -67,9 +106,14 @@ def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> lis
         cause = known(keys, what, named or _hint(what, first, broken, cases), proven)
         cause.cases += dict.fromkeys((first.id, *(case.id for case in broken)))
         cause.described = cause.described or _described(first, broken)
+        cause.further = max((cause.further, *(case.further for case in (first, *broken))), key=len)
         keys += [key for case in broken for key in (("case", case.id), ("at", what, case.why))]
         keys += [("odd pages",)] * (not causes)
+        keys += [
+            ("said", said) for case in broken for said in (case.cause, case.described and case.described.text) if said
+        ]
         causes |= dict.fromkeys(keys, cause)
+        causes |= {key: cause for key in _seams(what) if key not in causes}
     for test in sorted(failing, key=lambda test: test.nodeid):
         keys = [*_keys(test)]
         cause = known(keys, *_alone(test))
@@ -143,10 +187,24 @@ def _keys(test: TestResult) -> Iterator[CauseKey]:
         yield from (("mistake", name) for name in own.mistakes)
         yield "at", own.what, own.why
         yield "check", test.nodeid.partition("[")[0], own.why or test.why
+        said = own.why.removeprefix(OF_CAUSE).partition(REFUTED)[0]
+        yield "said", said
+        if not said or said.startswith(UNKNOWN):
+            tensors = {one.what for one in test.comparisons if one.error is not None}
+            stages = {ComparisonName.parse(what).stage for what in wrong if what in tensors or what in COMPARED}
+            yield from (("seam", stage) for stage in sorted(stages))
     elif test.is_told:
         yield "raised", test.why
     else:
         yield "test", test.nodeid
+
+
+def _seams(what: str) -> Iterator[CauseKey]:
+    """Yield the keys of tensors that are wrong if cases break here: these ones, and those of the decoder after them."""
+    stage = ComparisonName.parse(what).stage
+    yield "seam", stage
+    if stage in STAGES and STAGES.index(stage) <= STAGES.index(LOGITS):
+        yield from (("seam", one) for one in (PREFILL, LOGITS, CACHE) if one != stage)
 
 
 def _alone(test: TestResult) -> tuple[str, str, bool]:
@@ -190,12 +248,15 @@ def label(one: FailureCause) -> str:
 
 def in_words(one: FailureCause) -> str:
     """Return where a cause broke, in how many cases or which test, and why."""
+    return f"{where_broke(one)}: {one.said}" if one.said else where_broke(one)
+
+
+def where_broke(one: FailureCause) -> str:
+    """Return the comparison that broke, in how many cases, or the test that failed."""
     if one.cases:
-        where = f"{one.what} in {len(one.cases)} of {count(one.of, one.unit)}"
-    else:
-        function, of = function_of(one.tests[0])
-        where = f"{one.what} of {function}" if one.what else function + of
-    return f"{where}: {one.said}" if one.said else where
+        return f"{one.what} in {len(one.cases)} of {count(one.of, one.unit)}"
+    function, of = function_of(one.tests[0])
+    return f"{one.what} of {function}" if one.what else function + of
 
 
 def also_failed(one: FailureCause, named: int = 0, how: str = "") -> str:

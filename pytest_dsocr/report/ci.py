@@ -46,13 +46,18 @@ def errors(result: RunJson | Unfinished) -> Iterator[str]:
 
 
 def append_summary(result: RunJson | Unfinished) -> str | None:
-    """Append the run's summary to the summary of GitHub's job, if there is one; return why it failed."""
+    """Append a run's summary to that of GitHub's job; see :func:`append_markdown`."""
+    return append_markdown(markdown(result))
+
+
+def append_markdown(text: str) -> str | None:
+    """Append a text to the summary of GitHub's job, if there is one; return why it failed."""
     named = os.environ.get(SUMMARY, "").strip()
     if not named:
         return None
     try:
         with Path(named).open("a", encoding="utf-8", errors="replace") as file:
-            file.write(markdown(result) + "\n")
+            file.write(f"{text}\n")
     except OSError as error:
         return f"the summary was not appended to {named} ({error.strerror})"
     return None

@@ -33,6 +33,8 @@ class Collected:
     """Times and counts of the subject, if they were measured; see ``PerfRun.to_json``."""
     options: Sequence[str] = ()
     """Typed options of the run, without its positional arguments."""
+    named: Sequence[str] = ()
+    """Tests and folders that pytest was given."""
     root: Path = field(default_factory=Path.cwd)
     """Folder that the files of tests are relative to."""
     notes: list[str] = field(default_factory=list)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any, TypedDict
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pytest_dsocr.base.reading import Count, Finite, Format, Identity, Ratio, Time
 from pytest_dsocr.report.budget import Spending
@@ -83,6 +83,10 @@ class RunJson(ResultHead, kw_only=True, frozen=True):
     causes: list[FailureCause]
     cases: list[CaseResult]
     tests: list[JudgedTest]
+    tool_sha256: str = ""
+    """Hash of the Python files of this package and its suites, as the run found them."""
+    reproduce: list[str] = field(default_factory=list)
+    """Command that compares the same again; empty if tests of others took part, or times were measured."""
 
 
 class _Settings(TypedDict):

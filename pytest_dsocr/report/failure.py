@@ -20,7 +20,7 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.records.config import Level
-from pytest_dsocr.report.case_result import advice, picture_name
+from pytest_dsocr.report.case_result import FurtherResult, advice, picture_name
 from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 from pytest_dsocr.report.worker_report import FailureOrigin
@@ -73,6 +73,8 @@ TOLD_ALONE, TOLD_WHOLE = (*ROWS, "dtypes", MMD, "artefacts"), ("read", "text")
 """Stages and comparisons with hints that need no other comparison of the case; the suites themselves search for the
 causes of wrong pixels and grids."""
 MOST_COMPARISONS, LINES_OF_COMPARISON, MOST_DETAILS, MOST_FINDINGS, LINES_OF_FINDING = 5, 2, 9, 3, 2
+MOST_LEFT = 4
+"""Number of further causes and findings."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,9 @@ class TestFailure:
         if self.report is not None:
             said = advice(self.report)
         else:
-            said = hint(self.divergence, family_named(self.config.checkpoint)) if self.divergence else ""
+            first = self.divergence.first if self.divergence else None
+            is_seen = first is not None and first.signs and first.what not in TOLD_WHOLE
+            said = hint(self.divergence, family_named(self.config.checkpoint)) if self.divergence and is_seen else ""
         return [*dict.fromkeys(own or filter(None, [said]))]
 
     @property
@@ -202,8 +206,11 @@ class TestFailure:
             yield from entry("measured", self.described.text)
         if not self.is_proven and self.checks:
             yield from entry("check", self.checks[0])
-        for finding in self.report.exchange.findings[:MOST_FINDINGS]:
-            yield from entry("found", finding, LINES_OF_FINDING)
+        further = [FurtherResult.of(one) for one in self.report.exchange.further]
+        also = [("also wrong", f"{one.what}: {one.said}") for one in further]
+        found = [("found", one) for one in self.report.exchange.findings[:MOST_FINDINGS]]
+        for what, finding in (*also, *found)[:MOST_LEFT]:
+            yield from entry(what, finding, LINES_OF_FINDING)
 
     def _accepting(self) -> Iterator[str]:
         """Yield the tolerance that would let the test pass, unless its cause is proven or none is reasonable."""

@@ -51,10 +51,10 @@ def side_by_side(
         f"subject: {len(pairs.actual)} boxes ({verdict})": _drawn(small, _subject_marks(pairs)),
     }
     width, height = small.size
-    sheet = Image.new("RGB", (2 * width + 3 * MARGIN_PX, height + HEAD_PX + FOOT_PX), PAPER)
+    sheet = Image.new("RGB", (2 * (width + 2 * MARGIN_PX), height + HEAD_PX + FOOT_PX), PAPER)
     pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(FONT_PX)
     for k, (title, pane) in enumerate(panes.items()):
-        left = MARGIN_PX + k * (width + MARGIN_PX)
+        left = MARGIN_PX + k * (width + 2 * MARGIN_PX)  # the page shows each half alone
         pen.text((left, (HEAD_PX - FONT_PX) // 2), title, INK, font)
         sheet.paste(pane, (left, HEAD_PX))
     _draw_legend(pen, font, HEAD_PX + height, pairs)
@@ -154,6 +154,8 @@ def _stacked(pictures: Sequence[Image.Image]) -> Image.Image:
     sheet = Image.new("RGB", (max(one.width for one in small), sum(one.height for one in small)), PAPER)
     top = 0
     for one in small:
-        sheet.paste(one, (0, top))
+        half = one.width // 2
+        for k in range(2):
+            sheet.paste(one.crop((k * half, 0, (k + 1) * half, one.height)), (k * sheet.width // 2, top))
         top += one.height
     return sheet

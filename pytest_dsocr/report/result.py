@@ -9,6 +9,7 @@ from itertools import starmap
 from msgspec.structs import replace
 
 import pytest_dsocr
+from pytest_dsocr.base.own_files import own_sha256
 from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.compare.verdict import SEVERITY, Reason, Verdict
 from pytest_dsocr.records.provenance import versions
@@ -16,7 +17,7 @@ from pytest_dsocr.report.document import Environment, Looser, RunJson
 from pytest_dsocr.report.file import FINISHED, OF_PYTEST, Ending, gravest, head, now
 from pytest_dsocr.report.outcomes import not_by_block, remarks
 from pytest_dsocr.report.totals import RunTotals
-from pytest_dsocr.report.words import by_engine, compression_of, readings_in_words
+from pytest_dsocr.report.words import by_engine, compression_of, readings_in_words, reproduced_by
 
 MOST_NAMED = 3
 MOST_NOT_ENDED = 100
@@ -160,6 +161,8 @@ class RunResult(RunTotals):
             causes=self.causes,
             cases=self.cases,
             tests=[test.judged(self.options, self.root) for test in self.tests.values()],
+            tool_sha256=own_sha256(),
+            reproduce=reproduced_by([*self.tests], self.options, self.named, self.root),
         )
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from pytest_dsocr.base.files import sha256
+from pytest_dsocr.base.reading import is_regular
 from pytest_dsocr.base.words import plain
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.provenance import Provenance
+from pytest_dsocr.records.source import SubjectSource, source_of
 
 if TYPE_CHECKING:
     from pytest_dsocr.records.config import Config
@@ -56,6 +60,10 @@ class RunSides(Struct, kw_only=True, frozen=True):
     """Source of each option, by its name: its flag, its variable, or its key in an ini file."""
     settings: dict[str, Any]
     """Every option that a verdict may depend on, as a JSON value."""
+    source: SubjectSource | None = None
+    """Source of the subject; None in results of earlier versions."""
+    recording_sha256: str = ""
+    """SHA-256 of the recording's manifest, which has the hash of each file; empty without a recording."""
 
     @classmethod
     def of(cls, config: Config, reference: Reference, level: Level | None) -> RunSides:
@@ -79,6 +87,8 @@ class RunSides(Struct, kw_only=True, frozen=True):
             prompts=[*config.prompts],
             given_by=dict(config.given_by),
             settings=_settings(config),
+            source=source_of(config.subject),
+            recording_sha256=_manifest_sha256(where),
         )
 
 
@@ -88,6 +98,15 @@ def _settings(config: Config) -> dict[str, Any]:
     values["xfails"] = config.xfails and sha256(config.xfails.read_bytes())
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(values, order="sorted"))
     return found
+
+
+@cache
+def _manifest_sha256(where: str) -> str:
+    """Hash the manifest of a recording; return an empty text for another folder."""
+    from pytest_dsocr.reference.recording import MANIFEST
+
+    manifest = Path(where, MANIFEST)
+    return sha256(manifest.read_bytes()) if where and is_regular(manifest) else ""
 
 
 def _kind(config: Config, reference: Reference) -> tuple[ReferenceKind, str]:

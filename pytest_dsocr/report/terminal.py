@@ -7,23 +7,23 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_dsocr.base.words import count, entry, listed, plain, relative_path
+from pytest_dsocr.base.words import MARGIN, count, entry, listed, plain, relative_path
 from pytest_dsocr.compare.verdict import Symptom, Verdict
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.report import words
-from pytest_dsocr.report.case_result import number
-from pytest_dsocr.report.causes import FailureCause, also_failed, in_words, label
+from pytest_dsocr.report.causes import FailureCause, also_failed, in_words, label, where_broke
 from pytest_dsocr.report.ci import errors
 from pytest_dsocr.report.document import Missing
 from pytest_dsocr.report.outcomes import remarks
 from pytest_dsocr.report.result import RunResult
+from pytest_dsocr.report.strip import strips
 from pytest_dsocr.report.times import in_line, in_table, table
 
 if TYPE_CHECKING:
     import pytest
 
 TITLE = "pytest-dsocr: subject and reference"
-MOST, MOST_DRIFTING, MOST_CAUSES, MOST_NAMED = 20, 3, 3, 6
+MOST, MOST_STRIPS, MOST_CAUSES, MOST_NAMED = 20, 3, 3, 6
 WITH_V = ", shown with -v"
 GOOD, BAD, NOTED = {"green": True}, {"red": True, "bold": True}, {"yellow": True}
 NO_MARKUP: Mapping[str, bool] = {}
@@ -84,7 +84,10 @@ class Summary:
         for one in shown:
             others, how = also_failed(one), "" if self.verbose else WITH_V
             more = f"; {others} failed for the same reason{how}" if others else ""
-            yield from _labelled(label(one), f"{in_words(one)}{more}", BAD, 5)
+            found = f"{where_broke(one)}: {len(one.numbered)} causes" if one.numbered else in_words(one)
+            yield from _labelled(label(one), f"{found}{more}", BAD, 5)
+            for cause in one.numbered:
+                yield from _labelled("", cause, BAD)
         if shown and len(causes) > len(shown):
             yield from _labelled("", f"and {count(len(causes) - len(shown), 'more cause')}")
 
@@ -103,7 +106,7 @@ class Summary:
             yield from _labelled("budget", spending.title)
             for text, is_over in spending.lines:
                 yield from _labelled("", text, BAD if is_over else NO_MARKUP)
-        yield from self._drifts()
+        yield from self._strips()
         yield from self._perf()
         yield from self._beside()
         yield from self._left_out()
@@ -135,14 +138,11 @@ class Summary:
         made = f"{count(result.made, 'comparison')} by {listed(result.suites, MOST_NAMED)}"
         return TerminalLine(f"{made}{cases}: {by_verdict}", BAD if bad else GOOD)
 
-    def _drifts(self) -> Iterator[TerminalLine]:
-        """Yield the cases with the largest drift over all stages, whichever tests were selected."""
-        is_right = all(case.passes for case in self.result.cases)
-        drifts = [(case, error) for case in self.result.cases if is_right and (error := number(case.worst_error))]
-        for case, error in sorted(drifts, key=lambda drift: -drift[1])[:MOST_DRIFTING]:
-            whole = f"{error:.1e} of the whole case, {words.counts(case.counts)}"
-            yield from _labelled("largest drift", f"{case.id}: {whole}")
-        for where, least in self.result.suspicious[:MOST_DRIFTING]:
+    def _strips(self) -> Iterator[TerminalLine]:
+        """Yield the stages of the cases, whichever tests were selected; then what is suspicious."""
+        for name, strip, is_wrong in strips(self.result.cases, MOST_STRIPS):
+            yield TerminalLine(f"{plain(name):<{MARGIN}}{strip}", BAD if is_wrong else NO_MARKUP)
+        for where, least in self.result.suspicious[:MOST_STRIPS]:
             yield from _labelled("SUSPICIOUS", f"{where}: {least:.1e}, {Symptom.SUSPICIOUS.sentence}", NOTED)
 
     def _perf(self) -> Iterator[TerminalLine]:

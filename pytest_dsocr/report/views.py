@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,16 +15,20 @@ from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.report import words
 from pytest_dsocr.report.budget import two_digits
 from pytest_dsocr.report.case_result import Number, number
-from pytest_dsocr.report.causes import also_failed, by_first, function_of, in_words, label
+from pytest_dsocr.report.causes import also_failed, by_first, function_of, in_words, label, where_broke
 from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.report.file import INDEX_NAME, SUMMARY_NAME, Unfinished
+from pytest_dsocr.report.plot import LEGEND, heat_of, plot_of
+from pytest_dsocr.report.strip import boxes_of, short_error
 from pytest_dsocr.report.times import rows
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from pytest_dsocr.reference.drift import VendorChange
 
 
-MOST, NAMED, COLUMNS = 50, 6, 300
+MOST, MOST_STRIPS, NAMED, COLUMNS = 50, 6, 6, 300
 OF_CAUSES = ("test", "as", "found", "why", "also failed")
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 """Characters that Markdown interprets, including those that turn an address into a link."""
@@ -70,8 +75,10 @@ def _lines(result: ResultView) -> Iterator[str]:
     yield from (f"## pytest-dsocr: {result.ended_as}", "", cell(result.verdict), "")
     for one in finished.causes if finished else ():
         if one.cases:
-            yield f"**{label(one)}** {cell(in_words(one))}"
-            yield ""
+            found = f"{where_broke(one)}: {len(one.numbered)} causes" if one.numbered else in_words(one)
+            yield from (f"**{label(one)}** {cell(found)}", "")
+            yield from (cell(cause) for cause in one.numbered)
+            yield from [""] * bool(one.numbered)
     when = f"{result.started} to {result.ended or 'its refusal'}, {result.id}"
     sides = [*_run(finished)] if finished else []
     yield from table(("", ""), [*sides, ("commit", result.commit or "unknown"), ("run", when)])
@@ -172,6 +179,13 @@ def _files(change: VendorChange) -> str:
 
 
 TEMPLATE = "index.html.j2"
+VIEWS = {
+    "both": "side by side",
+    "reference": "reference",
+    "subject": "subject",
+    "blink": "blink between both",
+}
+"""Ways to show the two halves of a case's picture; the arrow keys change between them."""
 
 
 def write_index(result: RunJson, folder: Path) -> Path:
@@ -179,15 +193,25 @@ def write_index(result: RunJson, folder: Path) -> Path:
     return write_whole(folder / INDEX_NAME, html(result))
 
 
+def shared_templates(*folders: Path) -> Environment:
+    """Return the templates in some folders, with those that all pages share, and the filter ``of`` for counts."""
+    environment = templates(*folders, Path(__file__).parent)
+    environment.filters["of"] = count
+    return environment
+
+
 def html(result: RunJson) -> str:
     """Return the HTML page; everything from the result is escaped."""
     from pytest_dsocr.compare.diff import DiffSide  # brings rapidfuzz, which a run that compares nothing does not need
 
-    environment = templates(Path(__file__).parent)
-    environment.filters |= {"in_words": words.counts, "error": _error, "of": count, "short": short}
-    environment.filters |= {"cause": in_words, "label": label, "also_failed": also_failed}
-    environment.filters |= {"two": two_digits, "share": _share}
+    environment = shared_templates()
+    environment.filters |= {"in_words": words.counts, "error": _error, "short": short}
+    environment.filters |= {"where": where_broke, "label": label, "also_failed": also_failed}
+    environment.filters |= {"two": two_digits, "share": _share, "boxes": boxes_of, "short_error": short_error}
     run = result.run
+    environment.filters |= {"plot": partial(plot_of, run=run), "heat": heat_of}
+    to_read = [one.cases[0] for one in result.causes if one.cases]
+    ordered = sorted(result.cases, key=lambda case: (case.passes, case.id not in to_read, case.place))
     sides = (words.reference_in_words(run), words.subject_in_words(run)) if run else None
     return environment.get_template(TEMPLATE).render(
         result=result,
@@ -197,7 +221,11 @@ def html(result: RunJson) -> str:
         tag_of={DiffSide.REFERENCE: "del", DiffSide.SUBJECT: "ins"},
         by_engine=words.BY_ENGINE,
         tests={test.nodeid: test for test in result.tests},
-        behind={case for one in result.causes for case in one.cases[1:]},
+        ordered=ordered,
+        opened=to_read or [case.id for case in ordered[:1]],
+        most_strips=MOST_STRIPS,
+        legend=LEGEND,
+        views=VIEWS,
         first_wrong=words.first_wrong,
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from pytest_dsocr.base.own_files import own_folders
 from pytest_dsocr.base.words import HASH_CHARACTERS, PACKAGE, count, in_shell, relative_path
 from pytest_dsocr.compare.readings import SURE, excluded
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
@@ -123,6 +124,8 @@ ON_REQUEST = ("perf", "cost")
 SHIPPED = PACKAGE / "pages" / "files"
 OURS, NAMED = "--dsocr-", "pages="
 ADDED = re.compile(r"-p(dsocr|pytest_dsocr\.plugin\.hooks|no:randomly)|--pyargs|--dsocr-out=dsocr-out")
+PLACED = re.compile(r"--dsocr-out=.*")
+"""Option that names a place on this machine and changes no result."""
 """Words that ``dsocr compare`` adds itself."""
 KEYWORD = re.compile(r"[\w:+.\[\]\\/-]+")
 """A single word of pytest's ``-k``."""
@@ -140,27 +143,48 @@ def suites(left_out: Container[str]) -> list[str]:
 
 def suites_folder() -> Path:
     """Return the folder of the suites, in the installation or in the checkout."""
-    installed = PACKAGE / "suites"
-    return installed if installed.is_dir() else PACKAGE.parent / "suites"
+    return own_folders()[1]
 
 
 def rerun(nodeid: str, options: Sequence[str] = (), root: Path | None = None) -> str:
     """Return the shell command that runs a test again, with the run's options; its id is relative to ``root``."""
     file, *names = nodeid.split("::")
-    if _is_of_suites(nodeid, options, root):
-        return _compare(options, names[-1])
+    if is_of_suites([nodeid], options, root):
+        return in_shell(again(options, names[-1]))
     if "--pyargs" in options:  # there, an id begins inside the package
         return in_shell(["pytest", SUITES, *options, "-k", names[-1]])
     return in_shell(["pytest", "::".join((os.path.relpath(root / file) if root else file, *names)), *options])
 
 
-def _is_of_suites(nodeid: str, options: Sequence[str], root: Path | None) -> bool:
-    """Return whether a test is of a suite that ``dsocr compare`` runs without being asked for times."""
-    file = (root or Path()) / nodeid.partition("::")[0]
-    return ("--pyargs" in options or file.parent.parent == suites_folder()) and file.parent.name not in ON_REQUEST
+def is_of_suites(nodeids: Sequence[str], options: Sequence[str], root: Path | None) -> bool:
+    """Return whether all tests are of suites that ``dsocr compare`` runs without being asked for times."""
+    files = [(root or Path()) / nodeid.partition("::")[0] for nodeid in nodeids]
+    ours = "--pyargs" in options or all(file.parent.parent == suites_folder() for file in files)
+    return bool(files) and ours and not any(file.parent.name in ON_REQUEST for file in files)
 
 
-def _compare(options: Sequence[str], test: str = "") -> str:
+def reproduced_by(nodeids: Sequence[str], options: Sequence[str], named: Sequence[str], root: Path | None) -> list[str]:
+    """Return the ``dsocr compare`` command that makes a run again; empty if other tests took part.
+
+    Args:
+        nodeids: the run's tests.
+        options: the run's options.
+        named: the tests or folders that pytest was given.
+        root: folder of the tests' ids.
+    """
+    if not is_of_suites(nodeids, options, root):
+        return []
+    found = again([word for word in options if not PLACED.fullmatch(word)])
+    folder = suites_folder().parent
+    if {*suites(ON_REQUEST)} - {"--pyargs", *named}:
+        paths = [Path(one) for one in named]
+        shown = [path.relative_to(folder) if path.is_relative_to(folder) else path for path in paths]
+        at = found.index("--") if "--" in found else len(found)
+        found[at:at] = [f"--tests={path.as_posix()}" for path in shown]
+    return found
+
+
+def again(options: Sequence[str], test: str = "") -> list[str]:
     """Return the ``dsocr compare`` command with a run's options, for one test of the suites or for all."""
     typed = [word for word in options if not ADDED.fullmatch(word)]
     ours = [word.removeprefix(OURS) for word in typed if word.startswith(OURS)]
@@ -172,7 +196,7 @@ def _compare(options: Sequence[str], test: str = "") -> str:
     if test:
         of_pytest += ["-k", test if KEYWORD.fullmatch(test) else test.partition("[")[0]]
     others = [f"--{word}" for word in ours if not word.startswith(NAMED)]
-    return in_shell(["dsocr", "compare", *pages, *others, *(["--"] if of_pytest else []), *of_pytest])
+    return ["dsocr", "compare", *pages, *others, *(["--"] if of_pytest else []), *of_pytest]
 
 
 def record(run: RunSides | None) -> str:
@@ -187,9 +211,9 @@ def record(run: RunSides | None) -> str:
 def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield commands that a user may want next, each after its reason."""
 
-    def again(option: str) -> str:
-        if result.tests and all(_is_of_suites(nodeid, options, result.root) for nodeid in result.tests):
-            return _compare([*options, option])
+    def with_option(option: str) -> str:
+        if is_of_suites([*result.tests], options, result.root):
+            return in_shell(again([*options, option]))
         return f"{result.identity.command} {option}"
 
     by_engine = result.run is not None and result.run.reference == "engine"  # which was there for what is missing
@@ -197,11 +221,11 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
     if missing and not result.counts.get(Verdict.WRONG):
         yield "to record what is missing, with the vendor's files", record(result.run)
         if result.run and result.run.reference == "recorded" and result.run.subject != SHIPPED_SUBJECT:
-            yield "or, without them, to let the engine stand in", again("--dsocr-reference=engine")
+            yield "or, without them, to let the engine stand in", with_option("--dsocr-reference=engine")
     elif result.failing:
         first = next(test for one in result.causes for test in one.tests)
         yield "to run the first failing test again", rerun(first, options, result.root)
     elif result.run and result.run.subject == SHIPPED_SUBJECT:
-        yield "to test an implementation of your own", again(f"--dsocr-subject={OWN}")
+        yield "to test an implementation of your own", with_option(f"--dsocr-subject={OWN}")
     elif result.run and result.run.reference in ("recorded", "engine"):
-        yield "to compare with the vendor's code, live", again(f"--dsocr-reference={VENDOR}")
+        yield "to compare with the vendor's code, live", with_option(f"--dsocr-reference={VENDOR}")

@@ -12,7 +12,7 @@ from pytest_dsocr.base.elapsed import Elapsed
 from pytest_dsocr.base.errors import DsocrError, MachineError
 from pytest_dsocr.base.exact_types import to_builtin
 from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
-from pytest_dsocr.compare.tolerances import BUDGETS, OF_ONE_KEY, Budget, Tolerances, tolerances
+from pytest_dsocr.compare.tolerances import BUDGETS, Budget, Tolerances, tolerances, usual_limits
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.image import load_image
@@ -31,19 +31,21 @@ from pytest_dsocr.records.passes import places_of
 from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.records.subject_result import HALF, ROUNDED_DTYPES
 from pytest_dsocr.reference.engine import EngineReference, open_engine_reference
-from pytest_dsocr.reference.goldens import recording_places
+from pytest_dsocr.reference.goldens import recording_places, shipped_folder
 from pytest_dsocr.reference.kept import usual_folder
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.nearest import WAYS
 from pytest_dsocr.reference.opening import WantedReference, open_recorded, open_reference
 from pytest_dsocr.reference.protocol import OnProgress, Reference
 from pytest_dsocr.reference.recorded_case import CUT
-from pytest_dsocr.report.case_result import CaseResult
+from pytest_dsocr.report.case_result import CaseResult, LimitsUsed
 from pytest_dsocr.report.parts import COMPARING
 from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.side_files import side_folder, write_sides
 from pytest_dsocr.run.described import seen
 from pytest_dsocr.run.described_tensors import descriptions
+from pytest_dsocr.run.further import further_causes
+from pytest_dsocr.run.reproducers import reproduce
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.run.substitution import substitute
 from pytest_dsocr.subjects.calls import current
@@ -53,6 +55,7 @@ from pytest_dsocr.subjects.protocol import TextSubject
 from pytest_dsocr.subjects.readings import Again
 
 LOG = logging.getLogger(__name__)
+CPU = "cpu"
 
 
 def own_limits(config: Config, subject: Any) -> Tolerances:
@@ -81,9 +84,7 @@ def budget_of(config: Config, subject: Any) -> Budget | None:
 def limits_between(subject: Any, reference: Reference, key: RecordingKey) -> Tolerances:
     """Return the limits that follow from both dtypes and keys. Outputs are exact if the keys are the same."""
     made = reference.provenance
-    is_same = key == made.key
-    limits = tolerances(dtype_of(subject, key.dtype), made.dtype, same_key=is_same)
-    return limits.but(OF_ONE_KEY.get(limits.dtype, {})) if is_same and made.device == "cpu" else limits
+    return usual_limits(dtype_of(subject, key.dtype), made.dtype, same_key=key == made.key, on_cpu=made.device == CPU)
 
 
 def dtype_of(subject: Any, otherwise: str) -> str:
@@ -139,10 +140,16 @@ def run_case(
         explanation = known or sentence.of_rounding(report) or explainer.explain(report)
         resources.pages[case.id] = seen(report)
         relations = descriptions(report, subject, resources)
+        reproduce(report, config.out)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, described=relations))
+        further = further_causes(report, subject, resources)
+        report = replace(report, exchange=replace(report.exchange, further=further))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None
-    return report, CaseResult.of(report, place=place, picture=picture, cost=_cost(report.exchange, config.setup))
+    made = reference.provenance
+    used = LimitsUsed.of(limits, same_key=resources.key == made.key, on_cpu=made.device == CPU)
+    cost = _cost(report.exchange, config.setup)
+    return report, CaseResult.of(report, place=place, picture=picture, cost=cost, limits=used)
 
 
 def _cost(exchange: CaseRun, setup: Setup) -> dict[str, int] | None:
@@ -200,8 +207,8 @@ def compare_sides(
         subject_s = exchange.subject_s + time.perf_counter() - started
         exchange = replace(exchange, readings=readings, subject_s=subject_s)
     report = judge(exchange, limits)
-    findings = substitute(subject, report, donor=lambda: resources.donor)
-    return replace(report, exchange=replace(exchange, findings=findings)) if findings else report
+    found = substitute(subject, report, donor=lambda: resources.donor)
+    return replace(report, exchange=replace(exchange, **found._asdict())) if found.findings else report
 
 
 def ask(
@@ -296,6 +303,12 @@ def reference_of(config: Config, on_progress: OnProgress | None = None) -> Refer
     if isinstance(reference, LiveReference):
         reference.start()
     return reference
+
+
+def answers_of(config: Config) -> tuple[Path, ...]:
+    """Return the folders with a reference's answers: goldens, the shipped ones too, and kept answers."""
+    named = None if config.kept_answers == "off" else config.kept_answers
+    return tuple(filter(None, (config.golden, shipped_folder(), named, usual_folder())))
 
 
 def kept_in(config: Config) -> Path | None:

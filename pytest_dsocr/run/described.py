@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.output import ONE_SIDED
 from pytest_dsocr.contract.artifacts import figure_of
-from pytest_dsocr.contract.drawing import place
+from pytest_dsocr.contract.drawing import draw_boxes, place
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.describe.boxes import of_boxes
@@ -33,9 +33,16 @@ def described(report: CaseReport, vocabulary: Vocabulary, pages: Pages) -> dict[
     """Return the simplest relation of the first divergence, or its anatomy; nothing without a describer for it."""
     if (divergence := report.divergence) is None:
         return {}
-    own = DESCRIBERS.get(divergence.begins or divergence.first.what)
-    found = simplest(chain(_state(report, pages), own(report, vocabulary) if own else ()))
+    found = relation(divergence.begins or divergence.first.what, report, vocabulary, _state(report, pages))
     return {divergence.first.what: found} if found else {}
+
+
+def relation(
+    what: str, report: CaseReport, vocabulary: Vocabulary, others: Iterable[Description] = ()
+) -> Description | None:
+    """Return the simplest relation of a comparison's values, among ``others`` too; None without a describer for it."""
+    own = DESCRIBERS.get(what)
+    return simplest(chain(others, own(report, vocabulary) if own else ()))
 
 
 def seen(report: CaseReport) -> PageSeen:
@@ -61,7 +68,8 @@ def _of_ids(report: CaseReport, vocabulary: Vocabulary) -> Iterator[Description]
         return
     image = vocabulary.tokenizer.special.image
     own, other = actual.prompt_ids, expected.prompt_ids
-    if _without(own, image) == _without(other, image) and len(expected.images_spatial_crop) == 1:
+    is_other_count = own.count(image) != other.count(image) and _without(own, image) == _without(other, image)
+    if is_other_count and len(expected.images_spatial_crop) == 1:
         yield from of_counts(own.count(image), report.case.preset, expected.images_spatial_crop[0])
     yield from of_ids(own, other, vocabulary)
 
@@ -116,7 +124,7 @@ def _of_files(report: CaseReport, _: Vocabulary) -> Iterator[Description]:
     shared = {name: where for name, where in of.items() if name in actual and name in output.artefacts}
     figures = {name: Figure(*where, actual[name], output.artefacts[name]) for name, where in shared.items()}
     own, other = ({name: one for name, one in of.items() if name not in ONE_SIDED} for of in (actual, output.artefacts))
-    yield from of_files(own, other, Figures(figures, page))
+    yield from of_files(own, other, Figures(figures, page, draw_boxes(page, markup.spans)))
 
 
 DESCRIBERS: Mapping[str, Describer] = {

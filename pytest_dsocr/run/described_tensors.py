@@ -11,6 +11,7 @@ from pytest_dsocr.contract import PIXELS as PIXELS_OF
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.parts import inputs_of
+from pytest_dsocr.explain.question import BY_TEXT
 from pytest_dsocr.models import STAGES
 from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.block_seams import watch_passes
@@ -30,7 +31,12 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
     """Return the description of the first divergence, by its comparison: of exact values and outputs, or of tensors."""
     if report.divergence is None:
         return {}
-    found = described(report, resources.vocabulary, resources.pages)
+    found, what = described(report, resources.vocabulary, resources.pages), report.divergence.first.what
+    is_open = not any(one.explains and one.kind != "goes-on" for one in found.values())
+    if what in BY_TEXT and is_open and resources.explainer.budget_s and what not in resources.described_stages:
+        resources.described_stages.add(what)
+        of_choices = resources.explainer.describe_choices(report, what)
+        found = {what: of_choices[0]} if of_choices else found
     if found:
         return found
     of_tensor = describe_case(report, subject, resources)
@@ -52,6 +58,15 @@ def describe_case(
     if stage in resources.described_stages or not _is_known(what, report):
         return ()
     resources.described_stages.add(stage)
+    return tuple((what, one) for one in describe_tensor(what, report, subject, resources))
+
+
+def describe_tensor(
+    what: str, report: CaseReport, subject: TextSubject, resources: RunResources, *, alone: bool = False
+) -> tuple[Description, ...]:
+    """Return the descriptions of a tensor; if ``alone``, without those of its input."""
+    if not _is_known(what, report):
+        return ()
     try:
         with torch.no_grad():
             seen = _seen(what, subject, report)
@@ -60,7 +75,7 @@ def describe_case(
     except (SubjectFaultError, MachineError, OutOfMemoryError) as error:
         current().note(f"{what} of {report.case.id} is not described: {str(error).splitlines()[0]}")
         return ()
-    return tuple((what, one) for one in resources.explainer.describe(report, seen)) if seen else ()
+    return resources.explainer.describe(report, seen._replace(alone=alone)) if seen else ()
 
 
 def _is_known(what: str, report: CaseReport) -> bool:

@@ -29,13 +29,15 @@ class RunResources:
     """Pages that were compared so far, by their cases."""
     described_stages: set[str] = field(default_factory=set)
     """Stages of the tensors that were described."""
+    followed: set[tuple[str, bool]] = field(default_factory=set)
+    """First wrong stages from which further causes were looked for, and whether the page was cut."""
     _rounders: dict[bool, Rounder] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: Config) -> Self:
         """Return the resources of a run, with nothing loaded."""
         limits_s = (config.explain, config.time_limit, config.start_limit)
-        return cls(config.setup, Explainer(config.setup, *limits_s))
+        return cls(config.setup, Explainer(config.setup, *limits_s, config.out))
 
     @cached_property
     def checkpoint(self) -> Checkpoint:

@@ -5,7 +5,9 @@ results as soon as it receives the reference's inputs or vision features.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,8 +43,17 @@ class Lent:
     vision_fusion: Tensor | None = None
 
 
-def substitute(subject: TextSubject, report: CaseReport, donor: Donor | None = None) -> tuple[str, ...]:
-    """Return a sentence for each part that is right, or still wrong, with the reference's tensors.
+class Substituted(NamedTuple):
+    """Findings from the reference's tensors."""
+
+    findings: tuple[str, ...] = ()
+    """A sentence for each part that is right, or still wrong."""
+    alone: Mapping[str, bool] = {}
+    """Stages that received right tensors, and whether they are right."""
+
+
+def substitute(subject: TextSubject, report: CaseReport, donor: Donor | None = None) -> Substituted:
+    """Return which parts are right, or still wrong, with the reference's tensors.
 
     Return nothing if the subject has no stages, has no wrong stage or raised, or if no tensors are available. A
     recording has no tensors; ``donor`` supplies them, if they agree with it.
@@ -51,20 +62,19 @@ def substitute(subject: TextSubject, report: CaseReport, donor: Donor | None = N
         donor: loads an engine on the same checkpoint; called only for a recording, and only if a stage is wrong.
     """
     if report.fault is not None:
-        return ()
+        return Substituted()
     wrong = _wrong(report)
     if not wrong & {*VISION, *TOKENS}:
-        return ()
+        return Substituted()
     found: list[str] = []
     with torch.no_grad():
         trial = _Trial(CheckedSubject(subject), report, _lent(report.exchange, donor))
         try:
-            found.extend(trial.findings(wrong))
-        except NotOfferedError:  # it takes no tensors
-            return tuple(found)
+            with suppress(NotOfferedError):  # it takes no tensors
+                found.extend(trial.findings(wrong))
         except SubjectFaultError as error:
             found.append(f"the subject failed with the reference's tensors: {error}")
-    return tuple(found)
+    return Substituted(tuple(found), trial.alone)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +82,8 @@ class _Trial:
     asked: CheckedSubject
     report: CaseReport
     lent: Lent
+    alone: dict[str, bool] = field(default_factory=dict)
+    """Stages that received right tensors, and whether they are right."""
 
     def findings(self, wrong: set[str]) -> Iterator[str]:
         own = self.asked.inputs(self.report.exchange.case)
@@ -81,14 +93,17 @@ class _Trial:
             vision = self.asked.vision(inputs, partial=True)
             if wrong & {*VISION}:
                 right = self._is_right(VISION, vision)
+                self.alone.update(dict.fromkeys(VISION, right))
                 yield _finding("vision is", "the reference's inputs", right, ": vision is wrong by itself")
             if wrong & {*TOKENS}:
                 right = self._decodes(inputs, vision.get("vision_fusion"))
                 yield _finding("tokens are", "the reference's inputs", right)
                 if right:
+                    self.alone.update(dict.fromkeys(TOKENS, right))
                     return
         if self.lent.vision_fusion is not None and wrong & {*TOKENS}:
             right = self._decodes(inputs, self._fusion(own))
+            self.alone.update(dict.fromkeys(TOKENS, right))
             yield _finding("tokens are", given, right, ": the decoder is wrong by itself")
 
     def _with_lent(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:

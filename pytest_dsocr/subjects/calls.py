@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from math import inf
+from pathlib import Path
 
 from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.hiding import Hiding
 from pytest_dsocr.base.words import fit
 from pytest_dsocr.records.config import START_LIMIT_S, NotOfferedError, SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.surroundings import Surroundings
 from pytest_dsocr.subjects.time_limit import GRACE_S, Overdue, TimeLimit
 
 COLUMNS = 200
+NOT_HIDDEN = "goldens and kept answers are not hidden from the subject's process: this system has no Landlock"
 STDERR = 2
 LOAD = "load"
 
@@ -47,6 +50,8 @@ class CallWatch:
         self.notes, self.outer = notes, outer
         self.read = list[str]()
         """Ids of the cases read so far, in order, with repetitions."""
+        self.hidden: tuple[Path, ...] = ()
+        """Folders that a process of the subject's cannot read: goldens and kept answers."""
         self.surroundings = Surroundings(notes)
         self._limit: TimeLimit | None = None
         self._limit_s = self._start_limit_s = inf
@@ -86,6 +91,17 @@ class CallWatch:
         """Note something about the subject, once."""
         if sentence not in self.notes:
             self.notes.append(sentence)
+
+    @contextmanager
+    def hiding(self) -> Iterator[Hiding]:
+        """Return the rules for a process of the subject's, and note where the system has none."""
+        hiding = Hiding(self.hidden)
+        if not hiding.is_in_force:
+            self.note(NOT_HIDDEN)
+        try:
+            yield hiding
+        finally:
+            hiding.close()
 
     def end(self) -> None:
         """Stop watching."""

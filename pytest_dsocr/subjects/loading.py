@@ -33,6 +33,8 @@ ADAPTERS = {
     **{HTTP: "server", HTTPS: "server", PROCESSOR: "processor"},
 }
 """The project's own kinds, each with its module in ``pytest_dsocr.adapters``, a room above this one."""
+BY_ENGINE = "the subject's process loads a model of the built-in engine"
+"""Note on an isolated subject that lets the engine do some of its work."""
 GROUP = "dsocr.subjects"
 """Entry points of kinds that other packages add."""
 VALID = (

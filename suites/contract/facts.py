@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ from .hints import Size, hinted
 from .recipes import Recipes
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from pytest_dsocr.records.reference_result import InputsDigest
 
 RECORDED_AS = {"own_base": "tiny"}
@@ -124,6 +126,8 @@ class Pixels:
     drawn: Drawn
     tokenizer: TextTokenizer
     recipes: Recipes
+    described: dict[str, str] = field(default_factory=dict)
+    """The page that is described for each kind of view."""
 
     def compare(self, what: str, page: str, preset: str | Preset, otherwise: str = "") -> Comparison:
         """Compare ``images_ori`` or ``images_crop`` with the recording, and name the recording if they differ.
@@ -151,8 +155,24 @@ class Pixels:
         actual = self.asked.tensors(page, preset)[what]
         found = compare_seam(what, Seam.of(actual, keep_values=True), Seam.of(vendors, keep_values=True), 0.0)
         if actual.shape != vendors.shape:
-            return found
+            return hinted(found, lambda: self._hints(what, page, preset, "", vendors))
         dtypes = [str(one.dtype).removeprefix("torch.") for one in (actual, vendors)]
         other = f"{dtypes[0]}, the reference has {dtypes[1]}; " * (dtypes[0] != dtypes[1])
         wrong = replace(found, verdict=Verdict.WRONG, measured=f"{other}{found.measured}")
-        return hinted(wrong, lambda: self.recipes.hints(what, page, preset, otherwise))
+        return hinted(wrong, lambda: self._hints(what, page, preset, otherwise, vendors))
+
+    def _hints(self, what: str, page: Path, preset: Preset, otherwise: str, expected: Tensor) -> Iterator[str]:
+        """Yield the known mistakes that explain a view; else how the first such view differs, and its name later."""
+        yield from self.recipes.hints(what, page, preset, otherwise)
+        first = self.described.setdefault(what, f"{page.stem} in {preset.name}")
+        if first != f"{page.stem} in {preset.name}":
+            yield f"what makes {what} of {first}; this page is not searched again"
+            return
+        from pytest_dsocr.contract.image import load_image
+        from pytest_dsocr.describe.pixels import describe_pixels
+        from pytest_dsocr.describe.resizing import Source
+
+        image = load_image(page)
+        source = Source(image, preset, is_view=what != PIXELS[0])
+        found = describe_pixels(self.asked.tensors(page, preset)[what], expected, preset.grid(*image.size), source)
+        yield found.text if found else f"what makes {what}"

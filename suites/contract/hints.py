@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -65,10 +65,16 @@ def of_grid(actual: Mapping[Size, Grid], tiling: Tiling) -> Iterator[str]:
 
     If none does, the hint is their number: no other hint then names what was refuted.
     """
+    yield _grids_said(frozenset(actual.items()), tiling)
+
+
+@cache
+def _grids_said(actual: frozenset[tuple[Size, Grid]], tiling: Tiling) -> str:
+    from pytest_dsocr.describe.ids import of_rule
     from pytest_dsocr.explain.catalogue.grids import GRIDS, nearest
 
     def leads(rule: Callable[..., Grid], **how: Any) -> bool:
-        return all(rule(*size, tiling, **how) == grid for size, grid in actual.items())
+        return all(rule(*size, tiling, **how) == grid for size, grid in actual)
 
     rules = [(words.replace("{crop}", str(tiling.crop_px)), rule) for words, rule in GRIDS.values()]
     ways = [words for words, rule in rules if leads(rule)]
@@ -78,7 +84,8 @@ def of_grid(actual: Mapping[Size, Grid], tiling: Tiling) -> Iterator[str]:
         for (first, one), (second, other) in combinations(known, 2)
         if not one.keys() & other.keys() and leads(nearest, **one, **other)
     ]
-    yield _said(ways, len(rules))
+    found = None if ways else next(of_rule(dict(actual), tiling), None)
+    return _said(ways, len(rules), found.text if found else "what makes it")
 
 
 def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: ModelSpec) -> Iterator[str]:

@@ -78,40 +78,60 @@ def _views(what: str, file: Path, preset: Preset, recipe: Recipe) -> Sequence[Im
     return recipe.crops(page, preset.grid(*page.size), preset.tiling.crop_px)
 
 
+@dataclass
+class _Found:
+    """Recipes that the pages of a kind of view have shown."""
+
+    plain: View
+    recipes: list[Made]
+    """Recipe of the plain page, then those of other pages."""
+    is_refuted: bool
+    """Whether the whole search found no recipe for a page."""
+
+
 @dataclass(frozen=True)
 class Recipes:
     """Search for recipes: that of a plain page first, and another one only if it does not explain a page."""
 
     asked: Asked
     drawn: Drawn
-    _found: dict[str, tuple[View, list[Made]]] = field(default_factory=dict)
-    """Plain page of each kind of view, with its recipe and the recipes of other pages."""
+    _found: dict[str, _Found] = field(default_factory=dict)
+    """Results by the kind of view."""
 
     def hints(self, what: str, page: Path, preset: Preset, otherwise: str) -> Iterator[str]:
         """Yield the known mistakes that explain a view and agree with the plain page.
+
+        Once the whole search was refuted on a page, another one is compared only with the recipes that were found,
+        unless it shows something of its own.
 
         Args:
             what: ``images_ori`` or ``images_crop``.
             page: a file.
             preset: sizes of the view.
-            otherwise: hint for this page, yielded if the plain page is explained and this one is not.
+            otherwise: hint for this page, yielded if the plain page is right and this one is not explained.
         """
         view = self._view(what, page, preset)
         if what not in self._found:
             name, usual = PLAIN[what]
             first = self._view(what, self.drawn(name), sizes_of(usual, self.asked.family))
-            self._found[what] = first, [_sought(first, {})]
-        plain, found = self._found[what]
-        if plain.apart(found[0]):
-            yield from said(_needed(view, found[0]))
+            plain = _sought(first, {})
+            self._found[what] = _Found(first, [plain], is_refuted=bool(first.apart(plain)))
+        of = self._found[what]
+        if of.plain.apart(of.recipes[0]):
+            yield from said(_needed(view, of.recipes[0]))
             return
-        made = next((one for one in found if not view.apart(one)), None) or _sought(view, found[0])
-        if view.apart(made) or plain.apart(made):
-            yield from [otherwise] * bool(otherwise)
+        made = next((one for one in of.recipes if not view.apart(one)), None)
+        if made is None and (otherwise or not of.is_refuted):
+            sought = _sought(view, of.recipes[0])
+            is_refuted = bool(view.apart(sought))
+            made = None if is_refuted or of.plain.apart(sought) else sought
+            of.is_refuted = of.is_refuted or is_refuted
+        if made is None:
+            yield from [otherwise] * bool(otherwise and not of.recipes[0])
             return
-        if made not in found:
-            found.append(made)
-        yield from said(_with_equals(made, (plain, view)))
+        if made not in of.recipes:
+            of.recipes.append(made)
+        yield from said(_with_equals(made, (of.plain, view)))
 
     def _view(self, what: str, page: Path, preset: Preset) -> View:
         return View(what, page, preset, self.asked.tensors(page, preset)[what].float().cpu())

@@ -26,7 +26,6 @@ FORMS = {
     "1_bit": "black and white",
 }
 """Pages in unusual modes, and how the vendor's code reads each."""
-LARGE = {"panorama": "that a large page is not shrunk first, nor resized in two steps (reducing_gap)"}
 
 
 @pytest.mark.parametrize("page", FORMS)
@@ -44,7 +43,7 @@ def test_loading(page: str, pixels: Pixels, dsocr_check: Check) -> None:
 
 @pytest.mark.parametrize("page", ["portrait", "landscape", "641_high", "641_wide", "screen", "panorama"])
 def test_every_bit_of_crops(page: str, pixels: Pixels, dsocr_check: Check) -> None:
-    dsocr_check([pixels.compare("images_crop", page, "gundam", LARGE.get(page, ""))])
+    dsocr_check([pixels.compare("images_crop", page, "gundam")])
 
 
 @pytest.mark.parametrize("grid", [(3, 2), (2, 3), (3, 3), (4, 2)], ids=lambda grid: f"{grid[0]}x{grid[1]}")
@@ -72,7 +71,7 @@ def test_crops_are_zeros_where_there_are_none(asked: Asked, drawn: Drawn, dsocr_
 @pytest.mark.parametrize("preset", DEEPSEEK_OCR.presets)
 @pytest.mark.parametrize("page", ["portrait", "landscape", "exactly_640", "tiny", "panorama"])
 def test_every_bit_of_the_view(page: str, preset: str, pixels: Pixels, dsocr_check: Check) -> None:
-    dsocr_check([pixels.compare("images_ori", page, preset, LARGE.get(page, ""))])
+    dsocr_check([pixels.compare("images_ori", page, preset)])
 
 
 # Presets of a user: the vendor's ``infer`` accepts any sizes.

@@ -28,7 +28,10 @@ from tests.processes import finished
 ARGUMENTS: Mapping[str, Sequence[str]] = {
     "run": [],
     "compare": [],
+    "port": [],
+    "receipt": ["a"],
     "diff": ["a", "b"],
+    "demo": [],
     "doctor": [],
     "bench": ["a", "b"],
     "load": ["http://a"],

@@ -10,14 +10,17 @@ from torch import Tensor, nn
 
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.explain.described import Seen, describe_seen
+from pytest_dsocr.explain.described import Seen, _of_part, describe_seen
 from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of
+from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.layers import sam
 from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import Seam
 from tests.describe.real import block, clean, engine, random
 
+KEPT = 10
+"""Number of tokens of an expert that are kept."""
 Planted = Callable[[Any, Engine[Any], Changes], None]
 
 
@@ -84,6 +87,39 @@ def normalised_weights(layer: Any, engine: Engine[Any], changes: Changes) -> Non
 
 def one_expert(layer: Any, engine: Engine[Any], changes: Changes) -> None:
     changes.set(layer.mlp.gate, "experts_per_token", 1)
+
+
+def weights_by_number(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    def routed(run: Any, x: Tensor) -> Any:
+        chosen, weights = run(x)
+        return chosen.sort(dim=-1).values, weights.sort(dim=-1, descending=True).values
+
+    changes.around(layer.mlp.gate, routed)
+
+
+def first_tokens(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    """Drop the tokens of an expert after its tenth."""
+
+    def routed(run: Any, x: Tensor) -> Any:
+        chosen, weights = run(x)
+        places = F.one_hot(chosen.flatten(), 64).cumsum(0).gather(1, chosen.flatten()[:, None]).view_as(chosen)
+        return chosen, weights * (places <= KEPT)
+
+    changes.around(layer.mlp.gate, routed)
+
+
+def in_int8(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    for one in layer.parameters():
+        if one.ndim > 1:
+            scale = one.abs().max() / 127
+            changes.weight(one, (one / scale).round() * scale)
+
+
+def by_blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attend in blocks of queries, each with a mask that begins at its top left."""
+    ends = range(24, q.shape[2] + 24, 24)
+    parts = ((q[:, :, n - 24 : n], k[:, :, :n], v[:, :, :n]) for n in ends)
+    return torch.cat([F.scaled_dot_product_attention(*one, is_causal=True) for one in parts], dim=2)
 
 
 def split_by_channel(layer: Any, engine: Engine[Any], changes: Changes) -> None:
@@ -170,6 +206,15 @@ FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
         "experts",
         "routed to expert 2 differ; its output is multiplied by 3",
     ),
+    "pairs": ("prefill/3", weights_by_number, "experts", "goes to its expert with the lowest number"),
+    "capacity": ("prefill/3", first_tokens, "experts", "are left out: those of experts "),
+    "int8": ("prefill/2", in_int8, "rounded", "weights are held in int8 with one scale for the tensor"),
+    "blocks of queries": (
+        "prefill/2",
+        attends(by_blocks),
+        "mask",
+        "each block of 24 queries sees the keys",
+    ),
     "one expert": ("prefill/3", one_expert, "experts", "each token has 1 expert instead of 2"),
     "joined": (
         "clip.page/1",
@@ -222,6 +267,18 @@ def test_the_part_of_a_block_that_differs_is_found(name: str) -> None:
     found = described(what, plant)
     assert (found.kind, found.explains) == (kind, True), found.text
     assert words in found.text
+
+
+def test_views_that_attend_to_one_another_are_told_of() -> None:
+    given = block("clip.page/1").given + 0.1 * random(2, *block("clip.page/1").given.shape[1:])
+    layer = blocks_of(engine(), "clip")[1]
+    with torch.no_grad():
+        right, joined = layer(given), layer(given.flatten(0, 1)[None]).view_as(given)
+        made = Clean(engine(), clean().inputs, {})
+        found = _of_part(made, TensorName.parse("clip.crops/1"), joined, right, given)
+    assert found is not None
+    assert (found.kind, found.explains) == ("mask", True), found.text
+    assert "attend to those of all 2 views" in found.text
 
 
 def by_head(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -2,14 +2,18 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_dsocr.contract.markup import Box, PixelBox, to_pixels
-from pytest_dsocr.describe.files import CUTS, Figure, Figures, Size, of_files
+from pytest_dsocr.contract.drawing import draw_boxes
+from pytest_dsocr.contract.markup import Box, PixelBox, parse, to_pixels
+from pytest_dsocr.describe.files import CUTS, Figure, Figures, Size, _tables, of_files
 from pytest_dsocr.describe.simplest import simplest
-from pytest_dsocr.records.reference_result import Artefact
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.records.reference_result import CORNER_PX, Artefact
 
+FORM = DEEPSEEK_OCR.form
 PAGE = Image.new("RGB", (1240, 1754), "white")
 BOXES = (Box(0, 40, 633, 377), Box(215, 271, 1040, 481), Box(57, 90, 301, 1011), Box(11, 13, 917, 503))
 """Boxes of figures; two of them reach beyond the page."""
@@ -45,6 +49,18 @@ def test_each_other_way_to_cut_is_told_apart(kind: str) -> None:
 def test_figures_of_another_size_are_measured(wider: int, higher: int, words: str) -> None:
     grown = _figures(lambda _, pixels: (pixels.x2 - pixels.x1 + wider, pixels.y2 - pixels.y1 + higher))
     assert _said(grown) == ("grown", f"each figure is {words}")
+
+
+def test_figures_of_the_drawn_page_are_told_of() -> None:
+    spans = parse(f"<|ref|>image<|/ref|><|det|>[[{', '.join(f'{side:g}' for side in BOXES[2])}]]<|/det|>", FORM).spans
+    drawn, pixels = draw_boxes(PAGE, spans), to_pixels(BOXES[2], *PAGE.size)
+    for page, kind in ((drawn, "drawn"), (PAGE, "other-content")):
+        corner = np.asarray(page.crop(pixels).convert("L"))[:CORNER_PX, :CORNER_PX]
+        size, tables = (pixels.x2 - pixels.x1, pixels.y2 - pixels.y1), _tables(75)
+        own = Artefact(9, size, corner=tuple(map(tuple, corner.tolist())), tables=tables)
+        figure = Figure(BOXES[2], pixels, own, Artefact(10, size))
+        found = next(of_files({"0": own}, {"0": own}, Figures({"0": figure}, PAGE, drawn)))
+        assert found.kind == kind
 
 
 def test_figures_of_any_size_have_an_anatomy() -> None:

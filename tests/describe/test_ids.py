@@ -1,17 +1,20 @@
 """Relations between the ids, masks and grids of prompts."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, strategies
 
-from pytest_dsocr.describe.ids import Vocabulary, of_counts, of_grids, of_ids, of_mask
+from pytest_dsocr.contract.presets import Grid, crop_grid
+from pytest_dsocr.describe.ids import Vocabulary, _within, of_counts, of_grids, of_ids, of_mask, of_rule
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
+TILING = DEEPSEEK_OCR.tiling
 TOKENIZER = resolve(MINI).tokenizer
 VOCABULARY = Vocabulary(TOKENIZER, 2017)
 IMAGE, BOS = TOKENIZER.special.image, TOKENIZER.special.bos
@@ -79,6 +82,33 @@ def test_counts_are_grid_arithmetic(actual: int, words: str) -> None:
     assert found is not None
     assert words in found.text
     assert found.explains is bool(words)
+
+
+SIZES = (
+    (600, 600),
+    (900, 900),
+    (1000, 1000),
+    (1500, 1500),
+    (641, 641),
+    (1200, 960),
+    (3500, 1000),
+    (600, 2000),
+    (30, 20),
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (lambda *size: crop_grid(*_within(size, 1024), TILING), "pages shrunk to at most 1,024 px a side"),
+        (lambda a, b: crop_grid(a, b, replace(TILING, crop_px=512)), "those of crops of 512 px instead of 640"),
+        (lambda a, b: crop_grid(a, b, replace(TILING, crop_px=448 if a > 640 else 640)), "crops had 448 px"),
+    ],
+)
+def test_the_number_in_a_rule_for_grids_is_found(rule: Callable[[int, int], Grid], words: str) -> None:
+    found = next(of_rule({size: rule(*size) for size in SIZES}, TILING))
+    assert words in found.text
+    assert next(of_rule(dict.fromkeys(SIZES, (1, 7)), TILING), None) is None
 
 
 MASK = [False, *[True] * 6, *[False] * 5]

@@ -12,6 +12,7 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import normalise, views
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.pixels import describe_pixels
+from pytest_dsocr.describe.resizing import Source
 from tests.describe.real import CUT, PRESET, crops, pixels, random
 
 CLIP_MEAN, CLIP_STD = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
@@ -41,6 +42,13 @@ def through(page: Image.Image) -> Tensor:
     return normalise(views(page, PRESET, (1, 1))[0])
 
 
+def bars_of_zero() -> Tensor:
+    """Return the view with bars that are added after the normalisation."""
+    right = pixels()[0].clone()
+    right[(crops()[0] == 127).all(1, keepdim=True).expand_as(right)] = 0
+    return right
+
+
 def jpeg() -> Tensor:
     """Return the view of the page after it was compressed."""
     data = BytesIO()
@@ -68,6 +76,7 @@ PLANTED: Mapping[str, tuple[Callable[[Tensor], Tensor], str, str]] = {
     "mirrored": (lambda x: rounded(x.flip(-1)), "turned", "flipped left to right"),
     "transposed": (lambda x: rounded(x.mT), "turned", "x and y exchanged"),
     "moved": (lambda x: rounded(x.roll((3, -2), (-2, -1))), "shifted", "2 px to the left and 3 px down"),
+    "bars of zero": (lambda x: bars_of_zero(), "levels", "level 127.5 (a value of 0) instead of 127"),
     "bars": (lambda _: padded(128), "bars", "level 128 instead of 127"),
     "squashed": (lambda _: _pixels(load_image(CUT).resize((SIDE, SIDE))), "bars", "fills the view, without bars"),
     "smoothed": (lambda x: rounded((x + x.roll(1, -1) + x.roll(-1, -1)) / 3), "filtered", "smoother"),
@@ -88,6 +97,27 @@ def test_a_mistake_of_preprocessing_is_described(name: str) -> None:
     found = described(plant)
     assert (found.kind, found.explains) == (kind, True), found.text
     assert words in found.text
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda page: _shrunk(page, 1024), "shrunk to at most 1,024 px a side, by Pillow's lanczos"),
+        (lambda page: page.resize((1280, 1280)), "already stretched over its grid of crops"),
+    ],
+)
+def test_a_page_that_was_resized_before_is_told_of(make: Callable[[Image.Image], Image.Image], words: str) -> None:
+    page = load_image(CUT)
+    found = describe_pixels(through(make(page)), pixels()[0], source=Source(page, PRESET, is_view=True))
+    assert found is not None
+    assert (found.kind, found.share) == ("resized", 1.0)
+    assert words in found.text
+
+
+def _shrunk(page: Image.Image, limit: int) -> Image.Image:
+    shrunk = page.copy()
+    shrunk.thumbnail((limit, limit), Image.Resampling.LANCZOS)
+    return shrunk
 
 
 OTHER: Mapping[str, tuple[Callable[[Tensor], Tensor], str]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.compare.case import judge
-from pytest_dsocr.compare.tolerances import BY_DTYPE, tolerances
+from pytest_dsocr.compare.tolerances import BY_DTYPE, CORRECT, tolerances
 from tests.faults.outcome import of_catalogue
 from tests.faults.trial import cases, hold, loaded, planted
 
@@ -35,3 +35,14 @@ def test_a_wrong_epsilon_is_wrong_where_a_run_asks_for_what_is_usual(name: str |
         held = hold(subject, case).exchange
     found = judge(held, tolerances("float32").but({"seam": USUAL})).divergence
     assert (found and found.first.stage) == (fault.stage if fault else None)
+
+
+@pytest.mark.parametrize(
+    ("key", "measured"),
+    [(("cpu", "float32"), "cpu-float32"), (("cuda", "bfloat16"), "nvidia-h200-bfloat16")],
+)
+def test_the_range_of_correct_variants_on_the_page_is_what_was_measured(key: tuple[str, str], measured: str) -> None:
+    rows = [row["errors"] for name in MEASURED if name.startswith(measured) for row in MEASURED[name] if row["correct"]]
+    for stage, largest in CORRECT[key].items():
+        reached = max(row[stage] for row in rows)
+        assert reached <= largest <= reached * 1.1

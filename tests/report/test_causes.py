@@ -7,6 +7,7 @@ from unittest.mock import Mock
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.records.names import ComparisonKind
+from pytest_dsocr.report.case_result import FurtherResult
 from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import TestResult, judged_by_tests
 from pytest_dsocr.report.terminal import Summary
@@ -61,6 +62,19 @@ def test_a_description_is_the_reason_or_stands_next_to_it() -> None:
     assert said(explained="by none of 9") == inserted.text
     assert said(explained="with x", proven=True, mistakes=["x"]) == f"with x (proven); measured: {inserted.text}"
     assert said(cause="a, or b") == f"check a, or b; measured: {inserted.text}"
+
+
+def test_several_causes_are_numbered_and_one_that_is_found_replaces_a_first_without_a_name() -> None:
+    bias, norm = (FurtherResult(what, f"with {what}", True, [what]) for what in ("clip.page/0", "clip.page"))
+    case = {"verdict": "WRONG", "passes": False, "first_wrong": "clip.page", "cause": "a", "explained": "by none of 9"}
+
+    def listed(*further: FurtherResult, **more: Any) -> list[str]:
+        [found] = causes_of([judged_by_tests(case_payload("a", **case | more, further=[*further]), [])], [])
+        return [one.split(":")[0] for one in found.numbered]
+
+    assert listed() == listed(proven=True, mistakes=["x"]) == []
+    assert listed(bias) == ["1. clip.page", "2. clip.page/0"]
+    assert listed(bias, norm) == ["1. clip.page/0", "2. clip.page"]
 
 
 def test_a_verdict_comes_before_errors_of_the_machine_however_many_these_are() -> None:
@@ -129,3 +143,20 @@ def test_every_failure_has_one_cause_the_surest_that_is_known_of_it() -> None:
         *[("ids", [], [name]) for name in ("elsewhere", "page[other]")],
     ], "of two that say the same in other functions each is its own; of one that says its own it is not known"
     assert found == causes_of([judged_by_tests(one, tests) for one in (crops, view)], tests[::-1])
+
+
+def test_a_tensor_without_a_hint_of_its_own_belongs_to_the_cases_that_break_there_or_before() -> None:
+    broke = {"verdict": "WRONG", "passes": False, "first_wrong": "images_ori", "cause": "a smaller page"}
+    case = case_payload("a", WRONG, **broke)
+    pixels, logits = (replace(WRONG, what=what) for what in ("images_ori", "logits/from 1 on"))
+    tests = [
+        failed("t.py::case", WRONG, case=case),
+        failed("t.py::pixels", pixels, cause=shown("")),
+        failed("t.py::later", logits, cause=shown("")),
+        failed("t.py::same", pixels, cause=shown("", "whether the cause is a smaller page")),
+        failed("t.py::own", pixels, cause=shown("", "whether the cause is grey bars")),
+        failed("t.py::text", replace(WRONG, what="text/together", error=None), cause=shown("")),
+    ]
+    found = causes_of([judged_by_tests(case, tests)], tests)
+    names = [{test[6:] for test in one.tests} for one in found]
+    assert names == [{"case", "pixels", "later", "same"}, {"own"}, {"text"}]

@@ -9,9 +9,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.base.words import COLUMNS
-from pytest_dsocr.compare.case import CaseReport, Explanation, judge
+from pytest_dsocr.compare.case import CaseReport, Explanation, FurtherCause, judge
 from pytest_dsocr.compare.text import compare_text
-from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.records.config import Level
@@ -67,9 +67,10 @@ def test_the_text_of_a_failure(made: Made, tmp_path: Path, snapshot: SnapshotAss
 
 
 def test_without_a_case_a_cause_is_reported_of_inputs_and_files_and_of_nothing_else() -> None:
-    for what in ("images_seq_mask", "read"):
-        assert any(line.startswith("check") for line in _alone(replace(WRONG, what=what)))
-    for other in ("prefill/again", "text/read again", "images_spatial_crop", "images_ori"):
+    """No search was made, so only a symptom of exact values suggests a mistake, and nothing does for a text."""
+    mask = replace(WRONG, what="images_seq_mask")
+    assert any(line.startswith("check") for line in _alone(replace(mask, signs=frozenset({Symptom.SHUFFLED}))))
+    for other in ("images_seq_mask", "read", "prefill/again", "text/read again", "images_spatial_crop", "images_ori"):
         assert not any(line.startswith("check") for line in _alone(replace(WRONG, what=other)))
 
 
@@ -77,8 +78,11 @@ def test_without_a_case_a_cause_is_reported_of_inputs_and_files_and_of_nothing_e
 def test_a_guess_is_reported_only_where_nothing_is_proven(is_proven: bool, tmp_path: Path) -> None:
     said = report(tmp_path, MATCH, WRONG)
     explanation = Explanation("with the exact GELU", WRONG.what, is_proven=is_proven)
-    lines = text([WRONG], replace(said, exchange=replace(said.exchange, explanation=explanation))).splitlines()
+    further = (FurtherCause(Explanation("with a newline", "logits", ("x",), is_proven=is_proven)),)
+    said = replace(said, exchange=replace(said.exchange, explanation=explanation, further=further))
+    lines = text([WRONG], said).splitlines()
     assert "explained       with the exact GELU" in lines
+    assert f"also wrong      logits: {'with a newline (proven)' if is_proven else 'perhaps with a newline'}" in lines
     assert any(line.startswith("check") for line in lines) is not is_proven
 
 

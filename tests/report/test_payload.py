@@ -10,8 +10,10 @@ import pytest
 from msgspec import convert, to_builtins
 from syrupy.assertion import SnapshotAssertion
 
+from pytest_dsocr.compare.case import Explanation, FurtherCause
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import Box
+from pytest_dsocr.describe.description import Description
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.records.config import SubjectFaultError
 from pytest_dsocr.records.provenance import ENGINE_STANDS_IN
@@ -42,6 +44,10 @@ def test_a_case_is_reported_with_what_broke_and_what_both_sides_took(
     spans = (SpanSeen("title", (Box(1, 2, 3, 4),)),)
     misshapen = Comparison("sam.page", Verdict.WRONG, "shape [1]; the reference has [2]", math.inf)
     said = report(tmp_path, MATCH, DRIFT, misshapen, findings=("right with the reference's pixels",), spans=spans)
+    further = FurtherCause(
+        Explanation("with x", "clip.page", ("x",), is_proven=True), Description("zero", "all 0", 1.0)
+    )
+    said = replace(said, exchange=replace(said.exchange, further=(further,)))
     made = CaseResult.of(said, place=4, picture="pages/page.jpg")
     reported = to_builtins(made)
     assert convert(json.loads(json.dumps(reported, allow_nan=False)), CaseResult) == made

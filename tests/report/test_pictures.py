@@ -65,8 +65,8 @@ def text(*boxes: Box, label: str = "text") -> tuple[SpanSeen, ...]:
 def panes(reference: Spans, subject: Spans, size: tuple[int, int] = (600, 800)) -> list[Image.Image]:
     """Return the reference's side and the subject's, without head and legend."""
     sheet = side_by_side(Image.new("RGB", size, "white"), reference, subject, "WRONG")
-    width = (sheet.width - 3 * MARGIN_PX) // 2
-    lefts = (MARGIN_PX, 2 * MARGIN_PX + width)
+    width = sheet.width // 2 - 2 * MARGIN_PX
+    lefts = (MARGIN_PX, sheet.width // 2 + MARGIN_PX)
     return [sheet.crop((left, HEAD_PX, left + width, sheet.height - FOOT_PX)) for left in lefts]
 
 
@@ -111,7 +111,7 @@ def test_a_case_is_drawn_into_the_runs_folder(tmp_path: Path) -> None:
     assert path == tmp_path / "out" / picture_name("page-tiny-free")
     with Image.open(path) as sheet:
         middle = sheet.width // 2
-        assert sheet.width == 2 * LARGEST_PX[0] + 3 * MARGIN_PX
+        assert sheet.width == 2 * (LARGEST_PX[0] + 2 * MARGIN_PX)
         sides = [sheet.crop((left, HEAD_PX, left + middle, sheet.height - FOOT_PX)) for left in (0, middle)]
     reds, blues = ([np.asarray(side)[..., channel].astype(int) for side in sides] for channel in (0, 2))
     blue = [int((b - r > 99).sum()) for r, b in zip(reds, blues, strict=True)]

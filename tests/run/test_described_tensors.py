@@ -22,6 +22,7 @@ from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Level, Setup
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.run.described_tensors import describe_case
+from pytest_dsocr.run.further import further_causes
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.follow import run_teacher_forced
@@ -201,3 +202,30 @@ def test_nothing_is_said_if_the_engine_disagrees_with_the_reference_or_nothing_i
     off = RunResources(SETUP, Explainer(SETUP, 0))
     assert described(class_token_last, tiny, case, expected, off, Level.MODULES) == ()
     assert describe_case(report_of(Port(tiny), case, expected), Port(tiny), RunResources(SETUP, explainer)) == ()
+
+
+def test_what_is_wrong_besides_the_first_is_described_without_its_input(
+    tiny: Engine[Any], case: Case, expected: ReferenceResult, explainer: Explainer
+) -> None:
+    """The first cause, which nothing explains, is followed once for each stage of a run."""
+    resources = RunResources(SETUP, explainer)
+    with Changes() as changes:
+        for plant in (half_of_a_block, no_newline):
+            plant(port := Port(tiny), changes)
+        report = report_of(port, case, expected)
+        [found] = further_causes(report, port, resources)
+        assert further_causes(report, port, resources) == ()
+    assert found.description is not None
+    assert (found.what, found.description.kind, found.description.explains) == ("vision_fusion", "zero", True)
+    assert INPUT not in found.description.text
+
+
+def test_steps_after_a_prompt_without_a_known_cause_are_not_said_to_be_wrong(
+    tiny: Engine[Any], case: Case, expected: ReferenceResult, explainer: Explainer
+) -> None:
+    with Changes() as changes:
+        keys_longer(port := Port(tiny), changes)
+        report = report_of(port, case, expected)
+        alone = replace(report, exchange=replace(report.exchange, alone={"prefill": False}))
+        assert {one.what for one in report.comparisons if not one.passes} >= {"prefill/1", "logits"}
+        assert further_causes(alone, port, RunResources(SETUP, explainer)) == ()

@@ -16,7 +16,7 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.reference_result import ReferenceResult
-from pytest_dsocr.run.substitution import substitute
+from pytest_dsocr.run.substitution import Substituted, substitute
 from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.follow import run_teacher_forced
 from suites.contract.pages import write_page
@@ -24,6 +24,7 @@ from tests.subjects.seen import seen
 from tests.subjects.spoilt import only
 
 NEW_TOKENS = 12
+NOTHING = Substituted()
 LIMITS = tolerances("float32")
 
 VISION_RIGHT = "vision is right when given the reference's inputs"
@@ -110,7 +111,7 @@ def test_each_part_is_found_wrong_by_itself_or_not(
 ) -> None:
     """A live reference lends its own tensors."""
     subject = Planted(tiny, *wrong)
-    assert substitute(subject, asked(subject, case, live), unneeded) == PLANTED[wrong]
+    assert substitute(subject, asked(subject, case, live), unneeded).findings == PLANTED[wrong]
 
 
 class Drifting(EngineSubject):
@@ -122,19 +123,19 @@ class Drifting(EngineSubject):
 
 def test_a_donor_lends_what_agrees_with_the_recording_and_no_more(tiny: Engine[Any], case: Case) -> None:
     recorded, subject = seen(tiny, case), Planted(tiny, "inputs", "vision")
-    assert substitute(EngineSubject(tiny), asked(EngineSubject(tiny), case, recorded), unneeded) == ()
+    assert substitute(EngineSubject(tiny), asked(EngineSubject(tiny), case, recorded), unneeded) == NOTHING
     report = asked(subject, case, recorded)
-    assert substitute(subject, report) == ()
+    assert substitute(subject, report) == NOTHING
     for donor, findings in (
         (EngineSubject(tiny), PLANTED["inputs", "vision"]),
         (Planted(tiny, "inputs"), ()),
         (Planted(tiny, "vision"), (VISION_WRONG, INPUTS_WRONG)),
         (Planted(tiny, "failing"), ()),
     ):
-        assert substitute(subject, report, lambda donor=donor: donor) == findings  # type: ignore[misc]
+        assert substitute(subject, report, lambda donor=donor: donor).findings == findings  # type: ignore[misc]
     subject = Planted(tiny, "vision")
     wider = asked(subject, case, recorded, tolerances("bfloat16"))
-    assert substitute(subject, wider, lambda: Drifting(tiny)) == ()
+    assert substitute(subject, wider, lambda: Drifting(tiny)) == NOTHING
 
 
 def test_tensors_are_lent_in_the_subjects_own_dtype_and_what_it_cannot_take_is_reported(
@@ -144,9 +145,9 @@ def test_tensors_are_lent_in_the_subjects_own_dtype_and_what_it_cannot_take_is_r
     assert fused.values is not None
     wide = replace(live, seams={**live.seams, "vision_fusion": replace(fused, values=fused.values.double())})
     subject = Planted(tiny, "vision")
-    assert substitute(subject, asked(subject, case, wide)) == (FEATURES_RIGHT,)
+    assert substitute(subject, asked(subject, case, wide)).findings == (FEATURES_RIGHT,)
     subject = Planted(tiny, "silent", "picky")
-    [finding] = substitute(subject, asked(subject, case, live))
+    [finding] = substitute(subject, asked(subject, case, live)).findings
     assert finding.startswith(
         "the subject failed with the reference's tensors: the subject's prefill raised in prefill"
     )
@@ -166,4 +167,4 @@ def test_what_is_wrong_in_the_text_alone_or_without_stages_tells_nothing(
     for subject, expected in ((Misread(tiny), live), (only(EngineSubject(tiny), Level.TEXT), other)):
         report = asked(subject, case, expected)
         assert not report.passes
-        assert substitute(subject, report, unneeded) == ()
+        assert substitute(subject, report, unneeded) == NOTHING

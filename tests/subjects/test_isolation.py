@@ -1,6 +1,7 @@
 """A subject in a process of its own: it answers as it does here, and its end, however it comes, costs one call."""
 
 import gc
+import importlib
 import os
 import re
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,11 +22,12 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.block_seams import watch_deep
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Level, SubjectFaultError, SubjectHungError
-from pytest_dsocr.subjects.calls import CallWatch, watching
+from pytest_dsocr.subjects.calls import CallWatch, current, end, watching
 from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.isolation.child import SubjectServer
 from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
-from pytest_dsocr.subjects.loading import close_subject, load_subject, open_subject
+from pytest_dsocr.subjects.loading import BY_ENGINE, close_subject, load_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
 from tests.crops import cropped_case
 from tests.processes import await_, await_ended
@@ -298,3 +301,23 @@ def test_the_limit_of_a_call_is_none_of_loading(watch: CallWatch, misdo: Misdo) 
     subject.start_limit_s = 0.1
     with pytest.raises(SubjectHungError, match=r"within 0\.1 s .*: --dsocr-start-limit=SECONDS"):
         subject.inputs(CASE.page, prompt="", preset=CASE.preset)
+
+
+class Answers(list[Any]):
+    """End of a pipe that keeps what is sent."""
+
+    def send(self, kind: str, value: object = None) -> None:
+        self.append((kind, value))
+
+
+@pytest.mark.parametrize(("spec", "is_noted"), [("tests.hardening.cheats:Cheat", True), ("engine", False)])
+def test_a_subject_whose_process_loads_the_engine_is_noted(spec: str, is_noted: bool) -> None:
+    importlib.import_module(DEEPSEEK_OCR.model.partition(":")[0])
+    answers: Any = Answers()
+    with watching([]):
+        server = SubjectServer(answers)
+        how = {"spec": spec, "setup": asdict(TINY), "folder": str(Path.cwd()), "threads": None}
+        server.answer({"what": "load", "stage": "load", "how": how, "hooks": [], "dropped": []})
+        end(current())
+    [(kind, answer)] = answers
+    assert (kind, answer["notes"]) == ("answer", [BY_ENGINE] * is_noted)

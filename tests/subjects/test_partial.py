@@ -63,7 +63,7 @@ def test_a_case_cut_short_is_no_pass_and_what_was_wrong_before_is_the_first_dive
     assert (reported.passes, reported.first_wrong, reported.verdict) == (False, None, "NOT-COMPARED")
     assert reported.fault == Fault(case.id, "prefill", str(report.fault), infrastructure=False)
     assert draw(report, tmp_path).is_file()
-    assert substitute(Raising(tiny, "prefill"), judge(report.exchange, LIMITS)) == ()
+    assert substitute(Raising(tiny, "prefill"), judge(report.exchange, LIMITS)).findings == ()
 
     class Both(EngineSubject):
         def vision(self, inputs: Any) -> dict[str, Tensor]:

@@ -77,12 +77,14 @@ def test_new_processes_are_asked_whether_a_small_change_is_of_the_code(
 
 
 @pytest.mark.dsocr_slow
-def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
+def test_the_slower_stage_is_named_and_no_other(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "step.md")
     views = ("--markdown=comment.md", "--bencher=bmf.json")
     assert (
         bench("Staged", "StagedSlower", "--max-slowdown=0.6", "--max-slowdown=decode=0.1", "--max-rounds=24", *views)
         == 1
     )
+    assert Path("step.md").read_text(encoding="utf-8") == Path("comment.md").read_text(encoding="utf-8") + "\n"
     comment = Path("comment.md").read_text(encoding="utf-8").splitlines()
     assert comment[:2] == [MARKER, "**dsocr bench: B is slower: decode**"]
     assert [line.split(" | ")[-1] for line in comment if line.startswith("| decode |")] == ["SLOWER |"]

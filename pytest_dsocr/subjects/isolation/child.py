@@ -12,13 +12,16 @@ from typing import Any
 from pytest_dsocr.base.errors import DsocrError, is_of_machine, traced
 from pytest_dsocr.base.process import end_with_parent
 from pytest_dsocr.contract.policy import DecodePolicy
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.records.config import NotOfferedError, SubjectFaultError
-from pytest_dsocr.subjects.calls import LOAD, at_stage, begin, brief
+from pytest_dsocr.subjects.calls import LOAD, at_stage, begin, brief, current
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, serve
-from pytest_dsocr.subjects.loading import close_subject, load_subject
+from pytest_dsocr.subjects.loading import BY_ENGINE, ENGINES, adapter_of, close_subject, load_subject
 from pytest_dsocr.subjects.protocol import METHODS, Setup
 
 OPTIONAL = ("read_many", "text_of", "write")
+ENGINE_MODULES = frozenset(family.model.partition(":")[0] for family in MODELS.values())
+"""Modules that are imported when an engine makes its model."""
 
 SubjectRequest = Mapping[str, Any]
 
@@ -44,6 +47,7 @@ class SubjectServer:
         self._hooks: dict[int, Any] = {}
         self._ids = count(1)
         self._is_asked = False
+        self._is_ours = True
         self._devices: dict[str, Any] = {}
         begin(self._notes)
 
@@ -59,6 +63,8 @@ class SubjectServer:
         except DsocrError as error:
             kind, value = REFUSAL, _refusal(error)
         self._is_asked = False
+        if not self._is_ours and not ENGINE_MODULES.isdisjoint(sys.modules):
+            current().note(BY_ENGINE)
         for stream in (sys.stdout, sys.stderr):
             if stream:
                 stream.flush()
@@ -75,6 +81,7 @@ class SubjectServer:
 
             torch.set_num_threads(threads)
         self._subject = load_subject(spec, Setup(**setup))
+        self._is_ours = spec.startswith("pytest_dsocr.") or adapter_of(spec) is not None or spec in ENGINES
         with at_stage(LOAD, "factory"):
             return self._offered()
 

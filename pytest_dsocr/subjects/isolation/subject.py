@@ -106,6 +106,8 @@ BOOT = """import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from pytest_dsocr.subjects.isolation.child import main
 main(int(sys.argv[2]))"""
+OF_RUN = ("PYTEST_", "DSOCR_GOLDEN", "DSOCR_KEPT_ANSWERS", "DSOCR_OUT", "DSOCR_REFERENCE", "DSOCR_RUN_ID")
+"""Beginnings of the names of variables that are none of the subject's business."""
 STAGES: Mapping[str, str] = {
     "read": "read",
     "read_many": "read",
@@ -197,7 +199,10 @@ class IsolatedSubject:
 
     def _loaded(self) -> ChildProcess:
         if self.process is None:
-            process = self.process = ChildProcess([sys.executable, "-c", BOOT, json.dumps(sys.path)])
+            command = [sys.executable, "-c", BOOT, json.dumps(sys.path)]
+            environment = {name: value for name, value in os.environ.items() if not name.startswith(OF_RUN)}
+            with current().hiding() as hiding:
+                process = self.process = ChildProcess(command, environment, first=hiding.enter)
             torch = sys.modules.get("torch")
             threads = torch.get_num_threads() if torch else None
             how = {"spec": self._spec, "setup": asdict(self._setup), "folder": os.getcwd(), "threads": threads}  # noqa: PTH109

@@ -142,18 +142,24 @@ class ChildProcess:
         command: its words; the file descriptor of the pipe is appended, and the program calls :func:`serve`.
         environment: its variables; by default this process's.
         folder: its working directory; by default this process's.
+        first: called in the child in front of the command.
 
     Raises:
         OSError: if it cannot be started.
     """
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str] | None = None, folder: Path | None = None
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        first: Callable[[], None] | None = None,
     ) -> None:
         self._output: IO[bytes] = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115 - closed as it ends
         here, there = Pipe()
+        in_child: dict[str, Any] = {"preexec_fn": first} if first else {}
         try:
-            self._process = subprocess.Popen(
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
                 [*command, str(there.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
@@ -162,6 +168,7 @@ class ChildProcess:
                 start_new_session=True,
                 env=environment,
                 cwd=folder,
+                **in_child,
             )
         except OSError:
             here.close()

@@ -1,0 +1,149 @@
+"""Describe the tokens of a text that are not the best ones by the right logits: drawn, penalised, or after the end.
+
+Shapes: S steps, V tokens of the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.base.words import count
+from pytest_dsocr.describe.description import Description
+
+LEAST = 3
+"""Smallest number of steps that a rule is derived from."""
+FAR = 50
+"""Rank of a token that no sampling would choose often: the text is not made of these tokens."""
+TIE = 1e-4
+"""Difference of tied logits."""
+WARMTHS = tuple(k / 20 for k in range(2, 41))
+"""Temperatures that are tried."""
+WINDOWS = (16, 32, 64, 128, 256, 512, 1024, 1 << 20)
+"""Numbers of last tokens that a penalty may look at; the last is all of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """Tokens that a subject chose, with the right logits along them."""
+
+    tokens: Sequence[int]
+    logits: Tensor
+    """``[S, V]``; banned tokens are minus infinity."""
+    before: Sequence[int]
+    """Tokens of the prompt."""
+    eos: int
+
+    @cached_property
+    def best(self) -> list[int]:
+        """The best token of each step."""
+        found: list[int] = self.logits.argmax(-1).tolist()
+        return found
+
+    @cached_property
+    def other(self) -> list[int]:
+        """Steps at which another token than the best was chosen, ties left out."""
+        own = self.logits.gather(1, torch.tensor(self.tokens)[:, None])[:, 0]
+        found: list[int] = (self.logits.amax(-1) - own > TIE).nonzero().flatten().tolist()
+        return found
+
+    def rank(self, step: int) -> int:
+        """Return the rank of the chosen token, 1 for the best."""
+        row = self.logits[step]
+        return 1 + int((row > row[self.tokens[step]]).sum())
+
+    def last(self, step: int, window: int) -> set[int]:
+        """Return the last tokens before a step."""
+        seen = [*self.before, *self.tokens[:step]]
+        return {*seen[-window:]}
+
+
+def of_choices(choices: Choices, *, is_sure: bool) -> Iterator[Description]:
+    """Yield the rule by which other tokens than the best ones were chosen, the simplest first.
+
+    Args:
+        choices: a text's tokens.
+        is_sure: whether the subject's own logits are known to be right; if not, nothing is said of drawn tokens.
+    """
+    steps = len(choices.tokens)
+    if not choices.other:
+        return
+    yield from _of_end(choices)
+    if sorted(map(choices.rank, choices.other))[len(choices.other) // 2] > FAR:
+        return
+    yield from _penalised(choices)
+    if is_sure and len(choices.other) >= LEAST:
+        ranks = [choices.rank(step) for step in choices.other]
+        likely = choices.logits.softmax(-1).gather(1, torch.tensor(choices.tokens)[:, None])[choices.other, 0]
+        text = (
+            f"at {len(ranks)} of {count(steps, 'step')} the token is not the best one but of rank {min(ranks)} to "
+            f"{max(ranks)} (a probability of {float(likely.median()):.2g} in the median), as if drawn"
+        )
+        warmth = min(WARMTHS, key=lambda one: abs(_expected(choices.logits, one) - len(ranks)))
+        yield Description("drawn", f"{text} at a temperature of about {warmth:g}", 1.0, steps)
+
+
+def _expected(logits: Tensor, warmth: float) -> float:
+    """Return the expected number of tokens that are not the best if they are drawn."""
+    return float((1 - (logits / warmth).softmax(-1).amax(-1)).sum())
+
+
+def _of_end(choices: Choices) -> Iterator[Description]:
+    """Yield that EOS was best and another token was chosen."""
+    at = [step for step in choices.other if choices.best[step] == choices.eos]
+    if at and at[0] == choices.other[0]:
+        more = len(choices.tokens) - at[0] - (choices.tokens[-1] == choices.eos)
+        text = (
+            f"EOS was best at step {at[0] + 1:,} and not chosen; {count(more, 'token')} more follow{'s' * (more == 1)}"
+        )
+        yield Description("no-end", text, 1.0, len(at))
+
+
+def _penalised(choices: Choices) -> Iterator[Description]:
+    """Yield the windows and the bounds of a penalty for repetition that explain all choices."""
+    found = {one: bounds for one in WINDOWS if (bounds := _bounds(choices, one)) and bounds[0] < bounds[1]}
+    if found:
+        names = ["any number of" if one == WINDOWS[-1] else str(one) for one in (min(found), max(found))]
+        low, high = min(one[0] for one in found.values()), max(one[1] for one in found.values())
+        where = (
+            f"at {count(len(choices.other), 'step')} of {len(choices.tokens):,}, from step {choices.other[0] + 1:,} on"
+        )
+        text = (
+            f"{where}, the best token is a repeated one and was not chosen; a penalty for repetition from {low:.4g} to "
+            f"{high:.4g} within the last {' to '.join(dict.fromkeys(names))} tokens explains every choice"
+        )
+        yield Description("penalised", text, 1.0, len(choices.tokens))
+
+
+def _bounds(choices: Choices, window: int) -> tuple[float, float] | None:
+    """Return the penalties between which every chosen token is the best; None if no penalty explains a choice.
+
+    A penalty divides a positive logit of a repeated token, and multiplies a negative one.
+    """
+    low, high = 1.0, float("inf")
+    for step, token in enumerate(choices.tokens):
+        row, used = choices.logits[step].clone(), choices.last(step, window)
+        repeated = torch.tensor(sorted(used))
+        own = float(row[token])
+        others = row.clone()
+        others[token] = -torch.inf
+        new = others.clone()
+        new[repeated] = -torch.inf
+        best_new, best_old = float(new.max()), float(others[repeated].max())
+        if token in used:
+            if best_old > own + TIE:
+                return None
+            if own > 0 and best_new > 0:
+                high = min(high, own / best_new)
+        else:
+            if best_new > own + TIE:
+                return None
+            if best_old > own + TIE:
+                if own <= 0:
+                    return None
+                low = max(low, best_old / own)
+    return (low, high) if low > 1.0 else None

@@ -1,0 +1,44 @@
+"""Weights on a coarser grid: the forms in which a port may hold them without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import torch
+from torch import Tensor
+
+TINY = 1e-12
+
+
+def _of_ints(weight: Tensor, bits: int, group: int | None = None, *, is_whole: bool = False) -> Tensor:
+    """Round to whole multiples of a scale: of the whole tensor, of each row, or of each group of a row."""
+    wide = weight.float()
+    if group is not None and wide.shape[-1] % group:
+        return wide
+    parts = wide.flatten() if is_whole else wide if group is None else wide.unflatten(-1, (-1, group))
+    most = 2 ** (bits - 1) - 1
+    scale = parts.abs().amax(-1, keepdim=True).clamp_min(TINY) / most
+    rounded: Tensor = (parts / scale).round().clamp(-most, most) * scale
+    return rounded.view_as(wide)
+
+
+def _of_floats(weight: Tensor, dtype: torch.dtype, *, is_scaled: bool = False) -> Tensor:
+    wide = weight.float()
+    scale = wide.abs().max().clamp_min(TINY) / torch.finfo(dtype).max if is_scaled else torch.ones(())
+    return (wide / scale).to(dtype).float() * scale
+
+
+FORMS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "bfloat16": partial(_of_floats, dtype=torch.bfloat16),
+    "float16": partial(_of_floats, dtype=torch.float16),
+    "int8 with one scale for the tensor": partial(_of_ints, bits=8, is_whole=True),
+    "int8 with a scale for each row": partial(_of_ints, bits=8),
+    **{f"int8 with a scale for each {n} values": partial(_of_ints, bits=8, group=n) for n in (32, 64, 128)},
+    "int4 with a scale for each row": partial(_of_ints, bits=4),
+    **{f"int4 with a scale for each {n} values": partial(_of_ints, bits=4, group=n) for n in (32, 64, 128)},
+    "float8 (e4m3)": partial(_of_floats, dtype=torch.float8_e4m3fn),
+    "float8 (e4m3) with one scale for the tensor": partial(_of_floats, dtype=torch.float8_e4m3fn, is_scaled=True),
+    "float8 (e5m2)": partial(_of_floats, dtype=torch.float8_e5m2),
+}
+"""Functions that round a weight, by the words of its form."""

@@ -1,0 +1,35 @@
+"""The choices of a subject's text, along the engine's logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pytest_dsocr.describe.choices import Choices, of_choices
+from pytest_dsocr.describe.description import Description
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.explain.question import PageRead
+from pytest_dsocr.explain.texts import TextPage
+
+
+def describe_choices(engine: Engine[Any], read: PageRead, *, is_sure: bool) -> list[Description]:
+    """Describe the rule by which a text's tokens were chosen; return nothing if the best ones were.
+
+    Args:
+        engine: an engine without a mistake.
+        read: the page with the subject's text.
+        is_sure: whether the subject's own logits are known to be right.
+    """
+    with torch.no_grad():
+        page = TextPage(engine, read)
+        tokens = page.ids[: page.case.max_new_tokens]
+        logits = torch.cat([page.state.logits, *page.known[: len(tokens) - 1]]).float().cpu()
+        if int(logits[-1].argmax()) != tokens[-1]:  # the end may be that of the server's loop, and not an EOS
+            tokens, logits = tokens[:-1], logits[:-1]
+    prompt = page.clean.inputs.input_ids[0].tolist()
+    ban = engine.policy.ban(prompt)
+    for row, token in zip(logits, tokens, strict=True):
+        row[ban.banned()] = -torch.inf
+        ban.push(token)
+    return [*of_choices(Choices(tokens, logits, prompt, engine.policy.eos_id), is_sure=is_sure)][:1]

@@ -1,0 +1,300 @@
+"""The receipt of a run: the facts that a reviewer of a port needs, under one digest, from the run's ``dsocr.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import seal, sha256, unseal, write_whole
+from pytest_dsocr.base.own_files import changed_files, own_sha256
+from pytest_dsocr.base.process import commit_of
+from pytest_dsocr.base.reading import Commit, Count, Format, Moment
+from pytest_dsocr.base.words import PACKAGE, count, in_shell, listed
+from pytest_dsocr.engine.places import family_named
+from pytest_dsocr.explain.reproducer import FOLDER, stage_of_reproducer
+from pytest_dsocr.history.record import stage_of
+from pytest_dsocr.records.provenance import Provenance
+from pytest_dsocr.records.source import SubjectSource
+from pytest_dsocr.report.case_result import LimitsUsed
+from pytest_dsocr.report.causes import FailureCause
+from pytest_dsocr.report.document import Environment, Looser, RunJson, finished
+from pytest_dsocr.report.file import JSON_NAME, Ending, read_result
+
+FORMAT: Literal[1] = 1
+RECEIPT_NAME, MARKDOWN_NAME = "receipt.json", "receipt.md"
+TESTS, KNOWN = "--tests=", "known failure"
+MOST_CHANGED = 20
+SINCE = "not known: the receipt was made by another installation than the run"
+OLD = "was written by an earlier version, which kept less; run the comparison again"
+
+
+class ToolFacts(Struct, frozen=True):
+    """Version and files of this package when the run ended."""
+
+    version: str
+    files_sha256: str
+    """Hash of the names and contents of its Python files and of the suites."""
+    commit: str | None
+    """Commit of its checkout; None of an installed wheel."""
+    changed: list[str]
+    """Files that differ from the wheel or the commit; the first ones."""
+
+
+class SubjectFacts(Struct, frozen=True):
+    """The implementation under test, and how it was run."""
+
+    name: str
+    """Value of ``--subject``."""
+    source: SubjectSource | None
+    model: str
+    level: str | None
+    checkpoint: str
+    device: str
+    dtype: str
+    attention: str
+
+
+class ReferenceFacts(Struct, frozen=True):
+    """Reference of the run."""
+
+    kind: Literal["recorded", "live", "engine"]
+    key: str
+    provenance: Provenance
+    """The vendor's hashes are among it."""
+    recording_sha256: str
+    """Hash of the recording's manifest; empty without a recording."""
+    cases_by_engine: Count
+    """Number of cases for which the engine answered."""
+
+
+class LimitFacts(Struct, frozen=True):
+    """Limits of the run, and whatever differs from the usual ones."""
+
+    used: list[LimitsUsed]
+    """Each set of limits once."""
+    looser: dict[str, Looser]
+    budget: str
+    """Origin of a budget; empty without one."""
+    allowed_to_miss: list[str]
+
+    @property
+    def are_usual(self) -> bool:
+        """Whether the run claims the usual limits."""
+        return not (self.looser or self.budget)
+
+
+class CaseVerdict(Struct, frozen=True):
+    """A page with a preset and a prompt."""
+
+    id: str
+    verdict: str
+    passes: bool
+
+
+class ReproducedCause(Struct, frozen=True):
+    """A cause of failures, and the script that shows it without this package."""
+
+    what: str
+    found: FailureCause
+    reproducer: str
+    """Script, relative to the folder of the result; empty if there is none."""
+    reproducer_sha256: dict[str, str]
+    """Hashes of its files by name."""
+
+
+class Receipt(Struct, kw_only=True, frozen=True):
+    """Facts of a finished run."""
+
+    format: Literal[1]
+    run: str
+    """Id of the run."""
+    started: Moment
+    ended: str | None
+    commit: Commit | None
+    """Commit of the folder that the run was started in."""
+    verdict: str
+    passes: bool
+    ended_as: Ending
+    subject: SubjectFacts
+    reference: ReferenceFacts
+    pages: list[str]
+    presets: list[str]
+    prompts: list[str]
+    cases: list[CaseVerdict]
+    limits: LimitFacts
+    counts: dict[str, Count]
+    """Number of comparisons by verdict."""
+    stages: dict[str, dict[str, Count]]
+    """Number of comparisons by stage and verdict."""
+    not_offered: dict[str, list[str]]
+    """Comparisons that the subject does not offer, by level."""
+    left_out: list[str]
+    """Whatever the run's options or its end left out, one phrase each."""
+    not_possible: list[str]
+    """Other things that were not compared, one phrase each."""
+    causes: list[ReproducedCause]
+    tool: ToolFacts
+    environment: Environment
+    command: str
+    """Command that the user typed."""
+    reproduce: list[str]
+    """Words of ``dsocr compare`` that run it again; empty if other tests took part."""
+    given_elsewhere: dict[str, str]
+    """Options that are not on the command line, with their source."""
+    result_sha256: str
+    """Hash of the run's ``dsocr.json``."""
+    sha256: str = ""
+    """Hash of everything above, as the file has it."""
+
+
+def _unsealed(data: bytes) -> dict[str, Any]:
+    try:
+        return unseal(data)
+    except ValueError as error:
+        raise ValueError(f"{error}: it was edited or cut after it was made") from error
+
+
+RECEIPTS = Format(Receipt, "ask for the file as the tool wrote it", parse=_unsealed)
+
+
+def receipt_of(folder: Path) -> Receipt:
+    """Return the receipt of the finished run in a folder.
+
+    Raises:
+        DsocrError: if there is no finished run, it compared nothing, or an earlier version wrote it.
+    """
+    path = folder if folder.suffix == ".json" else folder / JSON_NAME
+    result = finished(read_result(path), path)
+    if result.run is None:
+        raise DsocrError(f"{path} compares nothing ({result.verdict}), so there is nothing to certify")
+    if not result.tool_sha256 or result.run.source is None or any(case.limits is None for case in result.cases):
+        raise DsocrError(f"{path} {OLD}")
+    made = Receipt(**_facts(result), causes=[*_causes(result, path.parent)], result_sha256=sha256(path.read_bytes()))
+    return replace(made, sha256=RECEIPTS.parse(sealed(made))["sha256"])
+
+
+def sealed(receipt: Receipt) -> bytes:
+    """Return the receipt's file: JSON that ends with the hash of all before."""
+    return seal({name: value for name, value in to_builtins(receipt).items() if name != "sha256"})
+
+
+def write_receipt(folder: Path) -> Receipt:
+    """Write the receipt of a run next to its result, as JSON and as Markdown, and return it.
+
+    Raises:
+        DsocrError: as :func:`receipt_of`, and if a file cannot be written.
+    """
+    from pytest_dsocr.receipt.markdown import markdown
+
+    found = receipt_of(folder)
+    place = folder.parent if folder.suffix == ".json" else folder
+    write_whole(place / RECEIPT_NAME, sealed(found))
+    write_whole(place / MARKDOWN_NAME, markdown(found))
+    return found
+
+
+def _facts(result: RunJson) -> dict[str, Any]:
+    run = result.run
+    assert run is not None
+    elsewhere = {name: by for name, by in run.given_by.items() if not by.startswith("--")}
+    return {
+        "format": FORMAT,
+        "run": result.id,
+        **{name: getattr(result, name) for name in ("started", "ended", "commit", "verdict", "passes", "ended_as")},
+        "subject": SubjectFacts(
+            name=run.subject,
+            source=run.source,
+            model=family_named(run.checkpoint).title,
+            **{name: getattr(run, name) for name in ("level", "checkpoint", "device", "dtype", "attention")},
+        ),
+        "reference": ReferenceFacts(
+            kind=run.reference,
+            key=run.key,
+            provenance=run.provenance,
+            recording_sha256=run.recording_sha256,
+            cases_by_engine=sum(case.by_engine for case in result.cases),
+        ),
+        **{name: getattr(run, name) for name in ("pages", "presets", "prompts")},
+        "cases": [CaseVerdict(case.id, case.verdict, case.passes) for case in result.cases],
+        "limits": _limits(result),
+        "counts": result.counts,
+        "stages": stages_of(result),
+        "not_offered": result.not_offered,
+        "left_out": [*_left_out(result)],
+        "not_possible": [*_not_possible(result)],
+        "tool": _tool(result),
+        "environment": result.environment,
+        "command": in_shell(result.reproduce) or result.command,
+        "reproduce": result.reproduce,
+        "given_elsewhere": elsewhere,
+    }
+
+
+def _tool(result: RunJson) -> ToolFacts:
+    """Return the tool of a run. If it was another one than this, its files are known by their hash alone."""
+    if result.tool_sha256 != own_sha256():
+        return ToolFacts(result.pytest_dsocr, result.tool_sha256, None, [SINCE])
+    return ToolFacts(result.pytest_dsocr, result.tool_sha256, commit_of(PACKAGE), changed_files()[:MOST_CHANGED])
+
+
+def _limits(result: RunJson) -> LimitFacts:
+    assert result.run is not None
+    used: list[LimitsUsed] = []
+    for case in result.cases:
+        if case.limits and case.limits not in used:
+            used.append(case.limits)
+    budget = result.budget.origin if result.budget else ""
+    return LimitFacts(used, result.looser, budget, sorted(result.run.settings.get("allow_missing", ())))
+
+
+def stages_of(result: RunJson) -> dict[str, dict[str, int]]:
+    """Count the comparisons of all tests by stage and verdict."""
+    found: dict[str, dict[str, int]] = {}
+    for one in (one for test in result.tests for one in test.comparisons):
+        of_stage = found.setdefault(stage_of(one.what), {})
+        of_stage[one.verdict] = of_stage.get(one.verdict, 0) + 1
+    return {stage: dict(sorted(counts.items())) for stage, counts in sorted(found.items())}
+
+
+def _left_out(result: RunJson) -> Iterator[str]:
+    left, run = result.left, result.run
+    if named := [word.removeprefix(TESTS) for word in result.reproduce if word.startswith(TESTS)]:
+        yield f"all tests but {listed(named, 3)}"
+    if run and run.shard:
+        yield f"all but shard {run.shard}"
+    if left.tests:
+        by = f" by {', '.join(left.by)}" if left.by else ""
+        yield f"{left.tests} of {count(left.of, 'test')}{by}"
+    if left.not_compared:
+        yield f"{count(len(left.not_compared), 'case')}: {listed(left.not_compared, 3)}"
+    if unended := len(result.not_ended):
+        yield f"{count(unended, 'test')} that did not end"
+    yield from (f"{one}, which could not be collected" for one in result.uncollected)
+
+
+def _not_possible(result: RunJson) -> Iterator[str]:
+    if result.not_looked_at:
+        yield result.not_looked_at
+    yield from (f"{count(number, 'test')} of {level}" for level, number in result.above.items())
+    yield from (f"{count(one.tests, 'test')} without {one.what}" for one in result.missing)
+    yield from (f"{count(number, 'test')} skipped: {why}" for why, number in result.skips.items())
+    yield from (f"{count(number, KNOWN)}: {why}" for why, number in result.known_failures.items())
+
+
+def _causes(result: RunJson, folder: Path) -> Iterator[ReproducedCause]:
+    for one in result.causes:
+        place = folder / FOLDER / stage_of_reproducer(one.what or "-")
+        files = sorted(place.iterdir()) if place.is_dir() else []
+        script = next((path.relative_to(folder).as_posix() for path in files if path.suffix == ".py"), "")
+        yield ReproducedCause(one.what, one, script, {path.name: sha256(path.read_bytes()) for path in files if script})
+
+
+def counted(stages: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Add up the comparisons of all stages by verdict."""
+    verdicts = {verdict for counts in stages.values() for verdict in counts}
+    return {verdict: sum(counts.get(verdict, 0) for counts in stages.values()) for verdict in verdicts}

@@ -1,0 +1,259 @@
+"""The next stage of a port that is missing or wrong, found in a result; at most one screen of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Literal
+
+from msgspec import Struct
+
+from pytest_dsocr.base.words import entry, fit, listed, plain
+from pytest_dsocr.compare.verdict import Reason, Verdict
+from pytest_dsocr.contract import GRID, PIXELS, ROWS
+from pytest_dsocr.models.spec import DECODE, FUSION, PREFILL, PREPROCESS, TOKENIZER, ModelSpec, Stage
+from pytest_dsocr.records.names import ComparisonName
+from pytest_dsocr.reference.drift import read_json
+from pytest_dsocr.reference.goldens import anchors_file
+from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
+from pytest_dsocr.report.causes import by_first
+from pytest_dsocr.report.document import RunJson
+
+MOST_LINES = 60
+INPUTS = "inputs, for its ids, mask, grid and pixels"
+OFFERED: Mapping[str, tuple[str, ...]] = {
+    PREPROCESS: (GRID, *PIXELS),
+    TOKENIZER: ROWS,
+    PREFILL: (PREFILL, "prefill_best"),
+    DECODE: ("logits", "tokens"),
+    "postprocess": ("text", "spans", "boxes"),
+}
+"""Comparisons that a finished port offers, by stage; a stage of vision offers its seams."""
+ALSO: Mapping[str, tuple[str, ...]] = {PREPROCESS: ("dtypes",), "postprocess": ("read", "result.mmd", "artefacts")}
+"""Comparisons that it may leave out."""
+METHODS = {PREPROCESS: "inputs", TOKENIZER: "inputs", PREFILL: "prefill", DECODE: "step", "postprocess": "read"}
+TAKES = {
+    PREPROCESS: ["the page's file, and the preset"],
+    TOKENIZER: ["the prompt's text, and the number of image tokens"],
+    DECODE: ["the state after the prompt, and one token after another"],
+    "postprocess": ["the page's file, the prompt and the preset: the port's own loop to its end"],
+}
+State = Literal["missing", "wrong", "raised", "engine", "machine"]
+MEANING: Mapping[State, str] = {
+    "missing": "missing: the port does not offer it",
+    "wrong": "wrong",
+    "raised": "raised an error",
+    "engine": "not the port's: its process loads the built-in engine",
+    "machine": "not compared, for a reason outside of the port",
+}
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """Stage of a port to write or to fix next."""
+
+    stage: str
+    """Name of a stage, or ``load``."""
+    state: State
+    right: list[str]
+    """Stages before it. They are right."""
+    found: list[str]
+    """Measured differences, the first place first."""
+    why: list[str]
+    """Cause, description and check, each with its label."""
+    case: str = ""
+    takes: list[str] = []
+    gives: list[str] = []
+    """Name, dtype and shape of each tensor."""
+    method: str = ""
+    vendor: list[str] = []
+    """The vendor's module, then symbols and their lines in each of the vendor's files."""
+
+
+def next_work(
+    result: RunJson, family: ModelSpec, shapes: Mapping[str, Sequence[int | str]], before: str = ""
+) -> Work | None:
+    """Return the first stage, in the order of the data, that is missing or wrong; None if all are right.
+
+    Args:
+        result: the result of a run.
+        family: the model.
+        shapes: shape of each tensor, by name.
+        before: the first stage that is not looked at; by default all are.
+    """
+    stages = family.stages[: family.stages.index(family.stage[before]) if before else None]
+    right: list[str] = []
+    dtype = result.run.dtype if result.run else "float32"
+    for stage in stages:
+        for case in result.cases:
+            if state := _state_of(stage, case):
+                found, why = [*_found(stage, case, state)], [*_why(case, state)]
+                return _work(stage, family, shapes, case, dtype, state=state, right=right, found=found, why=why)
+        right.append(stage.name)
+    return _of_tests(result, family, shapes, dtype, right, stages)
+
+
+def _of_tests(
+    result: RunJson,
+    family: ModelSpec,
+    shapes: Mapping[str, Sequence[int | str]],
+    dtype: str,
+    right: list[str],
+    stages: Sequence[Stage],
+) -> Work | None:
+    """Return what the other suites found: the cause that comes first in the order of the data."""
+    ranked = []
+    for cause, test in by_first(result.causes, result.tests):
+        stage = next((one for one in family.stages if _stage_of(cause.what) in _names(one)), None)
+        if stage is None or stage in stages:
+            ranked.append((family.stages.index(stage) if stage else len(family.stages), cause, test, stage))
+    if not ranked:
+        return None
+    _, cause, test, stage = min(ranked, key=lambda one: one[0])
+    right = right[: right.index(stage.name)] if stage and stage.name in right else right
+    found = [f"{test.nodeid.rpartition('/')[2]}: {test.why}"]
+    found += [f"{one.what}: {one.measured}" for one in test.comparisons if not one.passes]
+    found += [line for one in test.comparisons if not one.passes for line in one.details]
+    state: State = "machine" if test.ended_as == "infrastructure" else "raised" if test.fault else "wrong"
+    why = [f"cause: {cause.said}"] if cause.said and cause.said != test.why else []
+    if stage:
+        return _work(stage, family, shapes, None, dtype, state=state, right=right, found=found, why=why)
+    name = (test.fault and test.fault.stage) or "load" if not result.cases else "all stages together"
+    return Work(stage=name or "load", state=state, right=right, found=found, why=why)
+
+
+def _names(stage: Stage) -> tuple[str, ...]:
+    return (stage.name, *OFFERED.get(stage.name, ()), *ALSO.get(stage.name, ()))
+
+
+def _stage_of(what: str) -> str:
+    return ComparisonName.parse(what).stage
+
+
+def _of(stage: Stage, case: CaseResult) -> Iterator[ComparisonResult]:
+    """Yield the comparisons of a stage."""
+    names = _names(stage)
+    yield from (one for one in case.comparisons if _stage_of(one.what) in names)
+
+
+def _state_of(stage: Stage, case: CaseResult) -> State | None:
+    """Return how a stage of a case falls short; None if everything that it has to offer is right."""
+    made = [*_of(stage, case)]
+    if any(one.verdict == Verdict.WRONG for one in made):
+        return "wrong"
+    if any(not one.passes for one in made):
+        return "missing" if case.fault and "NotImplementedError" in case.fault.why else "raised"
+    needed = OFFERED.get(stage.name, stage.seams)
+    absent = any(one.what in needed and one.reason == Reason.NOT_OFFERED for one in made)
+    own, all_steps = case.tokens["subject"], case.tokens["reference"]
+    is_short = stage.name == DECODE and own is not None and own < (all_steps or 0)
+    return "missing" if absent or is_short else None
+
+
+def _found(stage: Stage, case: CaseResult, state: State) -> Iterator[str]:
+    made = [*_of(stage, case)]
+    if state == "missing":
+        yield listed([one.what for one in made if one.reason == Reason.NOT_OFFERED]) or "some of its steps"
+        return
+    if state == "raised" and case.fault:
+        yield case.fault.why.partition("; see the error")[0]
+        return
+    failing = [one for one in made if not one.passes]
+    yield f"{failing[0].what}: {failing[0].measured}"
+    yield from failing[0].details
+    yield from (f"{one.what}: {one.measured}" for one in failing[1:])
+
+
+def _why(case: CaseResult, state: State) -> Iterator[str]:
+    if state != "wrong":
+        return
+    if case.explained:
+        yield f"{'cause, proven' if case.proven else 'explained'}: {case.explained}"
+    if case.described:
+        yield f"measured: {case.described.text}"
+    if case.cause and not case.proven and case.cause not in (case.explained or ""):
+        yield f"check: {case.cause}"
+    yield from (f"found: {one}" for one in case.findings)
+
+
+def _work(
+    stage: Stage,
+    family: ModelSpec,
+    shapes: Mapping[str, Sequence[int | str]],
+    case: CaseResult | None,
+    dtype: str,
+    *,
+    state: State,
+    right: list[str],
+    found: list[str],
+    why: list[str],
+) -> Work:
+    inputs = (case.shapes["reference"] if case else None) or {}
+
+    def shown(names: Sequence[str]) -> list[str]:
+        kinds = {one: "int64" if one == "tokens" else dtype for one in names if one in shapes}
+        return [f"{one}: {inputs.get(one) or f'{kind} {_shape(shapes[one])}'}" for one, kind in kinds.items()]
+
+    before = {one.name: one for one in family.stages}
+    seams = [seam for name in stage.takes if name in before for seam in before[name].seams]
+    fed = {FUSION: family.of_views[-1].seams, PREFILL: ("input_ids", "images_seq_mask", FUSION)}.get(stage.name, seams)
+    takes = TAKES.get(stage.name) or shown(fed or PIXELS)
+    gives = shown(OFFERED.get(stage.name, stage.seams)) or ["the decoded text, with its markup and without the EOS"]
+    module = [f"{stage.module} (its blocks: {stage.blocks})" if stage.blocks else stage.module] if stage.module else []
+    method = METHODS.get(stage.name, "vision")
+    if stage.kind == "view":
+        method = f"vision, and {listed(stage.seams)} in seams; in a class without read {stage.name} alone"
+    return Work(
+        stage=stage.name,
+        state=state,
+        right=right,
+        found=found,
+        why=why,
+        case=case.id if case else "",
+        takes=takes,
+        gives=gives,
+        method=method,
+        vendor=[*module, *_places(stage, family)],
+    )
+
+
+def _places(stage: Stage, family: ModelSpec) -> Iterator[str]:
+    """Yield the vendor's files that compute a stage, each with its symbols and their lines."""
+    symbols, by_file = read_json(anchors_file(family), family).symbols, dict[str, list[str]]()
+    for name in family.vendor.contract.get(stage.name, ()):
+        if name in symbols:
+            by_file.setdefault(symbols[name].file, []).append(f"{name} {symbols[name].line}")
+    yield from (f"{file}: {', '.join(names)}" for file, names in by_file.items())
+
+
+def _shape(sizes: Sequence[int | str]) -> str:
+    return f"[{', '.join(map(str, sizes))}]"
+
+
+def lines(work: Work, log: str, again: str) -> Iterator[str]:
+    """Yield at most one screen: the stage and its state, what was found and why, then what it takes and gives.
+
+    Args:
+        work: what to do next.
+        log: file with pytest's output.
+        again: the command to run again.
+    """
+    yield f"next            {work.stage}: {MEANING[work.state]}"
+    yield from entry("right", ", ".join(work.right) or "nothing yet", 2)
+    if work.case:
+        yield f"{'case':<16}{work.case}"
+    last = [f"{'log':<16}{log}", f"{'again':<16}{plain(again)}"]  # never broken, as it is to be copied
+    parts = chain(
+        chain.from_iterable(entry("found" if not k else "", fit(one, 400)) for k, one in enumerate(work.found[:8])),
+        chain.from_iterable(entry(*_labelled(one), 6) for one in work.why[:5]),
+        chain.from_iterable(entry("takes" if not k else "", one, 2) for k, one in enumerate(work.takes)),
+        chain.from_iterable(entry("gives" if not k else "", one, 2) for k, one in enumerate(work.gives)),
+        entry("method", f"{work.method}; for dump: files of these names", 2) if work.method else (),
+        chain.from_iterable(entry("vendor" if not k else "", one, 4) for k, one in enumerate(work.vendor)),
+    )
+    yield from islice(parts, MOST_LINES - 5 - len(last))
+    yield from last
+
+
+def _labelled(text: str) -> tuple[str, str]:
+    label, _, rest = text.partition(": ")
+    return label, rest

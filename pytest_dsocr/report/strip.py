@@ -1,0 +1,130 @@
+"""Stages of a case in the order of the data, each with its gravest verdict, for the page and the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from pytest_dsocr.base.words import MARGIN, count, shown
+from pytest_dsocr.compare.verdict import SEVERITY, Reason, Verdict
+from pytest_dsocr.models import STAGE_NAMES
+from pytest_dsocr.records.names import ComparisonName
+from pytest_dsocr.report.case_result import number
+
+if TYPE_CHECKING:
+    from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
+
+PREPROCESS, TOKENIZER, DECODE, OUTPUT = "preprocess", "tokenizer", "decode", "postprocess"
+OF_COMPARISON: Mapping[str, str] = {
+    **dict.fromkeys(("images_crop", "images_ori", "images_spatial_crop"), PREPROCESS),
+    **dict.fromkeys(("input_ids", "images_seq_mask", "inputs", "dtypes"), TOKENIZER),
+    **dict.fromkeys(("logits", "tokens"), DECODE),
+    "prefill_best": "prefill",
+}
+SHORT: Mapping[str, str] = {
+    **{"preprocess": "pre", "tokenizer": "tok", "projector": "proj", "vision_fusion": "fus"},
+    **{"prefill": "pref", "decode": "dec", "postprocess": "out"},
+}
+"""Names for a terminal's line, which has 80 columns."""
+MARKS: Mapping[str, tuple[str, str]] = {
+    Verdict.MATCH: ("✓", "equal"),
+    Verdict.DRIFT: ("~", "inside the limits"),
+    Verdict.TIE_FLIP: ("≈", "a tie"),
+    Verdict.WRONG: ("✗", "wrong"),
+    Verdict.NOT_COMPARED: ("·", "not offered"),
+}
+"""A sign and words for each verdict, for readers who see no colours."""
+LOST, ALLOWED = ("?", "not compared"), ("!", "outside the limits, and allowed")
+
+
+@dataclass(frozen=True)
+class StageBox:
+    """A stage of one case."""
+
+    stage: str
+    comparisons: Sequence[ComparisonResult]
+    is_allowed: bool
+    """Whether the tests of the case allow what is WRONG."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The gravest verdict."""
+        return max((one.verdict for one in self.comparisons), key=SEVERITY.index, default=Verdict.NOT_COMPARED)
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the stage makes the case fail."""
+        return self.verdict is Verdict.WRONG and not self.is_allowed
+
+    @property
+    def mark(self) -> tuple[str, str]:
+        """Sign of the stage, and words for it."""
+        if self.verdict is Verdict.WRONG:
+            return ALLOWED if self.is_allowed else MARKS[Verdict.WRONG]
+        is_lost = any(one.verdict is Verdict.NOT_COMPARED and not one.passes for one in self.comparisons)
+        return LOST if is_lost else MARKS[self.verdict]
+
+    @property
+    def error(self) -> float:
+        """Largest relative error of the stage."""
+        return max((number(one.error) for one in self.comparisons), default=0.0)
+
+    @property
+    def made(self) -> Sequence[ComparisonResult]:
+        """The comparisons to show."""
+        return [one for one in self.comparisons if one.reason is not Reason.NOT_OFFERED]
+
+
+def stage_of(what: str) -> str:
+    """Return the stage of a comparison; what is of no stage is of the output."""
+    head = ComparisonName.parse(what).stage
+    stage = OF_COMPARISON.get(head, head)
+    return stage if stage in STAGE_NAMES else OUTPUT
+
+
+def boxes_of(case: CaseResult) -> list[StageBox]:
+    """Return a box for each stage in which something might have been compared."""
+    found: dict[str, list[ComparisonResult]] = {stage: [] for stage in STAGE_NAMES}
+    for one in case.comparisons:
+        found[stage_of(one.what)].append(one)
+    return [StageBox(stage, of, case.passes) for stage, of in found.items() if of]
+
+
+def line_of(case: CaseResult) -> str:
+    """Return a strip such as ``pre ✓ tok ✓ sam ✓ clip ✗ 4.2e-2``.
+
+    The error is that of the first wrong stage, or else the largest drift.
+    """
+    boxes = boxes_of(case)
+    named = next((box for box in boxes if box.is_wrong), max(boxes, key=lambda box: box.error, default=None))
+    return " ".join(_in_line(box, with_error=box is named) for box in boxes)
+
+
+def _in_line(box: StageBox, *, with_error: bool) -> str:
+    error = f" {short_error(box.error)}" if with_error and box.error else ""
+    return f"{SHORT.get(box.stage, box.stage[:4])} {box.mark[0]}{error}"
+
+
+def short_error(error: float) -> str:
+    """Return an error such as ``4.2e-2``."""
+    mantissa, _, exponent = f"{error:.1e}".partition("e")
+    return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+
+
+def strips(cases: Sequence[CaseResult], most: int) -> Iterator[tuple[str, str, bool]]:
+    """Yield label, strip and whether it fails; cases with the same marks share the line of the one with most error.
+
+    Failing cases come first.
+    """
+    alike: dict[tuple[str, ...], list[CaseResult]] = {}
+    for case in sorted(cases, key=lambda case: (case.passes, -number(case.worst_error))):
+        alike.setdefault(tuple(box.mark[0] for box in boxes_of(case)), []).append(case)
+    is_page = len({case.page for case in cases}) == len(cases)
+    for first, *others in list(alike.values())[:most]:
+        more = f" +{len(others)}" if others else ""
+        name = PurePath(first.page).stem if is_page else first.id
+        yield shown(name, MARGIN - 1 - len(more)) + more, line_of(first), not first.passes
+    if left := sum(map(len, [*alike.values()][most:])):
+        yield "", f"and {count(left, 'case')} more", False

@@ -1,0 +1,55 @@
+"""Causes of a case besides that of its first divergence, each with an explanation or a description."""
+
+from collections.abc import Sequence
+
+from pytest_dsocr.compare.case import CaseReport, FurtherCause
+from pytest_dsocr.compare.divergence import is_cut
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.contract import COMPARED
+from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.contract.markup import to_mmd
+from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.simplest import simplest
+from pytest_dsocr.describe.texts import of_texts
+from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.names import ComparisonKind
+from pytest_dsocr.run.described import relation
+from pytest_dsocr.run.described_tensors import describe_tensor
+from pytest_dsocr.run.resources import RunResources
+from pytest_dsocr.subjects.protocol import TextSubject
+
+
+def further_causes(report: CaseReport, subject: TextSubject, resources: RunResources) -> tuple[FurtherCause, ...]:
+    """Return further causes, in the order of the stages; nothing if this stage was followed on an earlier page.
+
+    Below L2 only inputs can be wrong on their own, and a file that is not made of the subject's own text.
+    """
+    divergence, exchange = report.divergence, report.exchange
+    if divergence is None or report.fault is not None or report.case.is_several or not resources.explainer.budget_s:
+        return ()
+    first, outputs = divergence.scene.first, _outputs(report)
+    key = first.stage, is_cut(exchange.expected.inputs.shapes)
+    has_tensors = exchange.answer.level >= Level.INPUTS and exchange.answer.input_tensors is not None
+    if first.name.kind is not ComparisonKind.VALUE or key in resources.followed or not (has_tensors or outputs):
+        return ()
+    resources.followed.add(key)
+    found = resources.explainer.further(report, outputs)
+    return tuple(FurtherCause(one, _described(one.what, report, subject, resources)) for one in found)
+
+
+def _described(what: str, report: CaseReport, subject: TextSubject, resources: RunResources) -> Description | None:
+    """Return the description of values that are wrong on their own."""
+    answer = report.exchange.answer
+    if what == MMD:
+        return simplest(of_texts(answer.mmd or "", to_mmd(answer.text, report.case.family.form)))
+    own = relation(what, report, resources.vocabulary) if what in COMPARED else None
+    return own or next(iter(describe_tensor(what, report, subject, resources, alone=True)), None)
+
+
+def _outputs(report: CaseReport) -> Sequence[str]:
+    """Return wrong outputs to look at on their own: choices of tokens, and a file that is not made of the text."""
+    assert report.divergence is not None
+    answer, form = report.exchange.answer, report.case.family.form
+    wrong = {one.what for one in report.comparisons if one.verdict is Verdict.WRONG} - {report.divergence.first.what}
+    is_own = answer.mmd is None or answer.mmd == to_mmd(answer.text, form)
+    return [*({"tokens"} & wrong), *({MMD} & wrong if not is_own else ())]
