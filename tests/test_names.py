@@ -13,6 +13,7 @@ MAY_NAME_ONE = {
     "adapters/mlx_vlm.py": "another project's model, whose own modules have these names",
     "compare/boxes.py": "numpy's clip",
     "describe/windows.py": "the module of the block that all models share",
+    "explain/reproducer.py": "the module of the block that all models share",
     "explain/catalogue/pixels.py": "the default of Unlimited-OCR's infer_multi, and CLIP's means as mistakes",
 }
 """Files outside of ``models`` and ``layers`` that name a part of one model, each with the reason."""

@@ -35,7 +35,7 @@ class TowerConfig:
         return self.dim // self.heads
 
 
-class Towers(Struct, frozen=True, rename={"sam": "sam_vit_b", "tower": "qwen2-0-5b"}):
+class Towers2(Struct, frozen=True, rename={"sam": "sam_vit_b", "tower": "qwen2-0-5b"}):
     """Both towers, under the keys of the vendor's config."""
 
     sam: SamConfig
@@ -45,7 +45,7 @@ class Towers(Struct, frozen=True, rename={"sam": "sam_vit_b", "tower": "qwen2-0-
 class DeepEncoder2(Struct, frozen=True):
     """``vision_config``: an :class:`~pytest_dsocr.models.spec.EncoderSizes`."""
 
-    width: Towers
+    width: Towers2
 
     @classmethod
     def published(cls) -> DeepEncoder2:
@@ -55,7 +55,7 @@ class DeepEncoder2(Struct, frozen=True):
     @classmethod
     def of(cls, sam: SamConfig, tower: TowerConfig) -> DeepEncoder2:
         """Put two towers together."""
-        return cls(Towers(sam, tower))
+        return cls(Towers2(sam, tower))
 
     @property
     def sam(self) -> SamConfig:
