@@ -12,6 +12,9 @@ OF_A_MODEL = re.compile(r"\b(clip|sam|640|128815|image_newline)\b")
 MAY_NAME_ONE = {
     "adapters/mlx_vlm.py": "another project's model, whose own modules have these names",
     "compare/boxes.py": "numpy's clip",
+    "report/strip.py": "an example of a line",
+    "compare/tolerances.py": "measured errors of correct variants, by stage",
+    "describe/ids.py": "limits of sizes that ports use",
     "describe/windows.py": "the module of the block that all models share",
     "explain/reproducer.py": "the module of the block that all models share",
     "explain/catalogue/pixels.py": "the default of Unlimited-OCR's infer_multi, and CLIP's means as mistakes",

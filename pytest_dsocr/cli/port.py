@@ -35,7 +35,7 @@ from pytest_dsocr.report.file import (
     mark_running,
     read_result,
 )
-from pytest_dsocr.report.port import Work, lines, next_work
+from pytest_dsocr.report.port import PortWork, lines, next_work
 from pytest_dsocr.report.words import ON_REQUEST, SAFE_PATH, suites, suites_folder
 from pytest_dsocr.subjects.loading import ADAPTERS, BY_ENGINE, GROUP
 
@@ -156,7 +156,7 @@ def _result(options: Namespace, out: Path, how: Sequence[str]) -> RunJson:
         raise DsocrError("\n".join([str(error), *last])) from error
 
 
-def _work_of(result: RunJson, options: Namespace, before: str) -> Work | None:
+def _work_of(result: RunJson, options: Namespace, before: str) -> PortWork | None:
     from pytest_dsocr.adapters.dump_check import shapes  # brings torch
     from pytest_dsocr.engine.places import architecture_of
 
@@ -167,7 +167,7 @@ def _work_of(result: RunJson, options: Namespace, before: str) -> Work | None:
     notes = [note for note in result.notes if BY_ENGINE in note]
     if work is None and notes:
         right = [stage.name for stage in arch.family.stages]
-        return Work(stage="all stages", state="engine", right=right, found=notes, why=[f"check: {REPLACE}"])
+        return PortWork(stage="all stages", state="engine", right=right, found=notes, why=[f"check: {REPLACE}"])
     return work
 
 

@@ -15,7 +15,7 @@ from pytest_dsocr.contract import PIXELS as PIXELS_OF
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_choices, explain_written
-from pytest_dsocr.explain.further_parts import OfInputs, OfStage, OfSteps, Part
+from pytest_dsocr.explain.further_parts import OfInputs, OfStage, OfSteps, WrongPart
 from pytest_dsocr.explain.question import Question, Trail
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.explain.search import NextWrong, Search, SearchResult
@@ -92,7 +92,7 @@ class _Walk:
             seams = {what: Seam.of(self.trail.inputs[what])}
         return replace(self.trail.question, what=what, seams=seams)
 
-    def _causes(self, part: Part) -> Iterator[NextWrong]:
+    def _causes(self, part: WrongPart) -> Iterator[NextWrong]:
         """Yield the causes of a part. A view that has one cause alone is explained before one that has several."""
         first, found = self.trail.question.what, self.trail.found
         done, missed = set[tuple[str, int]](), dict[str, SearchResult]()
@@ -117,7 +117,7 @@ class _Walk:
         if found or not is_first:
             yield from (NextWrong(what, missed[what]) for what in wrong[:1] if what in missed)
 
-    def _paired(self, part: Part) -> Iterator[NextWrong]:
+    def _paired(self, part: WrongPart) -> Iterator[NextWrong]:
         """Yield the mistake that reproduces the first wrong values together with one that comes nearer to them."""
         first = self.trail.question.what
         part.learn(first, self.trail.partly[:1])

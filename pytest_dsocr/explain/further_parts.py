@@ -26,7 +26,7 @@ from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import Seam
 
 
-class Known(NamedTuple):
+class KnownCause(NamedTuple):
     """A known cause in some blocks of its stage."""
 
     mistake: Mistake
@@ -41,10 +41,10 @@ class Known(NamedTuple):
         return self.mistake.id
 
 
-class Part(Protocol):
+class WrongPart(Protocol):
     """A part of the work, computed from the subject's own input."""
 
-    known: list[Known]
+    known: list[KnownCause]
     """Causes that were found."""
 
     def has(self, what: str) -> bool:
@@ -69,7 +69,7 @@ class OfInputs:
 
     def __init__(self, engine: Engine[Any], case: Case, actual: Mapping[str, Tensor]) -> None:
         self.engine, self.case, self.actual = engine, case, actual
-        self.known: list[Known] = []
+        self.known: list[KnownCause] = []
 
     def has(self, what: str) -> bool:
         """Return whether a comparison is one of inputs."""
@@ -86,7 +86,7 @@ class OfInputs:
 
     def learn(self, what: str, found: Sequence[str]) -> None:
         """Add the cause of a wrong input."""
-        self.known += [Known(mistake_of(one, self.engine)) for one in found]
+        self.known += [KnownCause(mistake_of(one, self.engine)) for one in found]
 
     @property
     def _base(self) -> Mistake | None:
@@ -123,7 +123,7 @@ class OfStage:
 
     def __init__(self, clean: Clean, stage: str, question: Question) -> None:
         self.clean, self.stage, self.question = clean, stage, question
-        self.known: list[Known] = []
+        self.known: list[KnownCause] = []
         self._firsts: dict[Any, str] = {}
         names = (TensorName(stage, view) for view in (*VIEWS, ""))
         self.wholes = [one for one in names if str(one) in question.seams]
@@ -146,19 +146,19 @@ class OfStage:
         """Add a cause: to all blocks from the wrong one on, or to that block alone if this explains more."""
         whole, depth = TensorName.parse(what).whole, TensorName.parse(what).block
         for mistake in (mistake_of(one, self.clean.engine) for one in found):
-            way = Known(mistake, depth or 0)
+            way = KnownCause(mistake, depth or 0)
             if depth is not None and self._first_wrong(whole, [*self.known, way]):
-                ways = way, Known(mistake, depth, depth + 1)
+                ways = way, KnownCause(mistake, depth, depth + 1)
                 way = max(ways, key=lambda one: self._reach(whole, [*self.known, one]))
             self.known.append(way)
 
-    def _reach(self, whole: TensorName, known: Sequence[Known]) -> float:
+    def _reach(self, whole: TensorName, known: Sequence[KnownCause]) -> float:
         """Return the index of the first wrong block; the output of the stage comes after all blocks."""
         block = TensorName.parse(self._first_wrong(whole, known)).block
         return math.inf if block is None else block
 
     @contextmanager
-    def planted(self, known: Sequence[Known]) -> Iterator[None]:
+    def planted(self, known: Sequence[KnownCause]) -> Iterator[None]:
         """Let the engine have causes."""
         engine, prompt = self.clean.engine, PromptState.of(self.clean.inputs)
         every = blocks_of(engine, self.stage)
@@ -167,14 +167,14 @@ class OfStage:
                 one.plant(Target(engine, changes, self.stage, every[first:behind], every, first, prompt))
             yield
 
-    def _first_wrong(self, whole: TensorName, known: Sequence[Known]) -> str:
+    def _first_wrong(self, whole: TensorName, known: Sequence[KnownCause]) -> str:
         """Return the first wrong seam of a view; empty if the stage's output is right."""
         key = whole, tuple((one.id, *one[1:]) for one in known)
         if key not in self._firsts:
             self._firsts[key] = self._computed(whole, known)
         return self._firsts[key]
 
-    def _computed(self, whole: TensorName, known: Sequence[Known]) -> str:
+    def _computed(self, whole: TensorName, known: Sequence[KnownCause]) -> str:
         with self.planted(known):
             if self._is_right(str(whole), self.clean.run(self.stage, whole.view)):
                 return ""
@@ -227,7 +227,7 @@ class OfSteps:
 
     def learn(self, what: str, found: Sequence[str]) -> None:
         """Add the cause of wrong steps."""
-        self.known += [Known(mistake_of(one, self.prompt.clean.engine)) for one in found]
+        self.known += [KnownCause(mistake_of(one, self.prompt.clean.engine)) for one in found]
 
 
 def mistake_of(name: str, engine: Engine[Any]) -> Mistake:

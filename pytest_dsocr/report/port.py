@@ -38,8 +38,8 @@ TAKES = {
     DECODE: ["the state after the prompt, and one token after another"],
     "postprocess": ["the page's file, the prompt and the preset: the port's own loop to its end"],
 }
-State = Literal["missing", "wrong", "raised", "engine", "machine"]
-MEANING: Mapping[State, str] = {
+PortState = Literal["missing", "wrong", "raised", "engine", "machine"]
+MEANING: Mapping[PortState, str] = {
     "missing": "missing: the port does not offer it",
     "wrong": "wrong",
     "raised": "raised an error",
@@ -48,12 +48,12 @@ MEANING: Mapping[State, str] = {
 }
 
 
-class Work(Struct, frozen=True, kw_only=True):
+class PortWork(Struct, frozen=True, kw_only=True):
     """Stage of a port to write or to fix next."""
 
     stage: str
     """Name of a stage, or ``load``."""
-    state: State
+    state: PortState
     right: list[str]
     """Stages before it. They are right."""
     found: list[str]
@@ -71,7 +71,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
 def next_work(
     result: RunJson, family: ModelSpec, shapes: Mapping[str, Sequence[int | str]], before: str = ""
-) -> Work | None:
+) -> PortWork | None:
     """Return the first stage, in the order of the data, that is missing or wrong; None if all are right.
 
     Args:
@@ -99,7 +99,7 @@ def _of_tests(
     dtype: str,
     right: list[str],
     stages: Sequence[Stage],
-) -> Work | None:
+) -> PortWork | None:
     """Return what the other suites found: the cause that comes first in the order of the data."""
     ranked = []
     for cause, test in by_first(result.causes, result.tests):
@@ -113,12 +113,12 @@ def _of_tests(
     found = [f"{test.nodeid.rpartition('/')[2]}: {test.why}"]
     found += [f"{one.what}: {one.measured}" for one in test.comparisons if not one.passes]
     found += [line for one in test.comparisons if not one.passes for line in one.details]
-    state: State = "machine" if test.ended_as == "infrastructure" else "raised" if test.fault else "wrong"
+    state: PortState = "machine" if test.ended_as == "infrastructure" else "raised" if test.fault else "wrong"
     why = [f"cause: {cause.said}"] if cause.said and cause.said != test.why else []
     if stage:
         return _work(stage, family, shapes, None, dtype, state=state, right=right, found=found, why=why)
     name = (test.fault and test.fault.stage) or "load" if not result.cases else "all stages together"
-    return Work(stage=name or "load", state=state, right=right, found=found, why=why)
+    return PortWork(stage=name or "load", state=state, right=right, found=found, why=why)
 
 
 def _names(stage: Stage) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ def _of(stage: Stage, case: CaseResult) -> Iterator[ComparisonResult]:
     yield from (one for one in case.comparisons if _stage_of(one.what) in names)
 
 
-def _state_of(stage: Stage, case: CaseResult) -> State | None:
+def _state_of(stage: Stage, case: CaseResult) -> PortState | None:
     """Return how a stage of a case falls short; None if everything that it has to offer is right."""
     made = [*_of(stage, case)]
     if any(one.verdict == Verdict.WRONG for one in made):
@@ -149,7 +149,7 @@ def _state_of(stage: Stage, case: CaseResult) -> State | None:
     return "missing" if absent or is_short else None
 
 
-def _found(stage: Stage, case: CaseResult, state: State) -> Iterator[str]:
+def _found(stage: Stage, case: CaseResult, state: PortState) -> Iterator[str]:
     made = [*_of(stage, case)]
     if state == "missing":
         yield listed([one.what for one in made if one.reason == Reason.NOT_OFFERED]) or "some of its steps"
@@ -163,7 +163,7 @@ def _found(stage: Stage, case: CaseResult, state: State) -> Iterator[str]:
     yield from (f"{one.what}: {one.measured}" for one in failing[1:])
 
 
-def _why(case: CaseResult, state: State) -> Iterator[str]:
+def _why(case: CaseResult, state: PortState) -> Iterator[str]:
     if state != "wrong":
         return
     if case.explained:
@@ -182,11 +182,11 @@ def _work(
     case: CaseResult | None,
     dtype: str,
     *,
-    state: State,
+    state: PortState,
     right: list[str],
     found: list[str],
     why: list[str],
-) -> Work:
+) -> PortWork:
     inputs = (case.shapes["reference"] if case else None) or {}
 
     def shown(names: Sequence[str]) -> list[str]:
@@ -202,7 +202,7 @@ def _work(
     method = METHODS.get(stage.name, "vision")
     if stage.kind == "view":
         method = f"vision, and {listed(stage.seams)} in seams; in a class without read {stage.name} alone"
-    return Work(
+    return PortWork(
         stage=stage.name,
         state=state,
         right=right,
@@ -229,7 +229,7 @@ def _shape(sizes: Sequence[int | str]) -> str:
     return f"[{', '.join(map(str, sizes))}]"
 
 
-def lines(work: Work, log: str, again: str) -> Iterator[str]:
+def lines(work: PortWork, log: str, again: str) -> Iterator[str]:
     """Yield at most one screen: the stage and its state, what was found and why, then what it takes and gives.
 
     Args:
