@@ -34,6 +34,11 @@ class Tiling:
     most: int
     squashed_up_to_px: int
     """Side of a view up to which a page without crops is squashed into it, and not padded."""
+    view_tokens: tuple[int, ...] = ()
+    """Numbers of tokens that a view may have; empty if the encoder takes views of any size."""
+    lossy_px: int | None = None
+    """The ``image_size`` of the vendor's ``infer`` that, with crops, has fewer image tokens than features. The vendor
+    drops the last features without an error."""
 
     @property
     def grids(self) -> tuple[Grid, ...]:
@@ -96,11 +101,23 @@ class Preset:
                     f"preset {self.name!r} has {size_name}={size_px}, which holds no image token; "
                     f"give at least {PATCH_PX} pixels"
                 )
+        known, found = self.tiling.view_tokens, encoded_side(self.view_size) ** 2
+        if known and found not in known:
+            sides = " or ".join(str(math.isqrt(tokens) * DOWNSAMPLING * PATCH_PX) for tokens in known)
+            raise DsocrError(
+                f"preset {self.name!r} views the page at {self.view_size} px, which is {found} image tokens; the "
+                f"encoder takes {' or '.join(map(str, known))}: give a view of {sides} pixels"
+            )
 
     @property
     def is_squashed(self) -> bool:
         """Whether the whole page is squashed into its view, and not padded: without crops, in a small view."""
         return not self.crop and self.view_size <= self.tiling.squashed_up_to_px
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether the prompt has too few image tokens for pages with crops, as in the vendor's own default."""
+        return self.crop and self.image_size == self.tiling.lossy_px
 
     @property
     def view_size(self) -> int:

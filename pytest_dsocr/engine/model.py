@@ -16,7 +16,7 @@ from pytest_dsocr.layers.cache import KVCache
 from pytest_dsocr.layers.decoder import DecoderLayer, LmHead
 from pytest_dsocr.layers.experts import MixtureOfExperts
 from pytest_dsocr.layers.norms import RmsNorm
-from pytest_dsocr.layers.rotary import Rope, inverse_frequencies
+from pytest_dsocr.layers.rotary import Rope, Rotary, inverse_frequencies
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.spec import ModelSpec, load
 
@@ -59,8 +59,10 @@ class EngineModel(nn.Module, OcrModel[KVCache]):
             model = cls(arch)
         _give_memory(model.to(dtype), device)
         model.requires_grad_(False).eval()
-        frequencies = inverse_frequencies(arch.decoder)
-        model.model.inv_freq = (frequencies.to(dtype) if round_rope else frequencies).to(device)
+        for module in model.modules():
+            if isinstance(module, Rotary):
+                frequencies = inverse_frequencies(module.rotary)
+                module.inv_freq = (frequencies.to(dtype) if round_rope else frequencies).to(device)
         for layer in model.model.decoder_layers():
             layer.self_attn.attend = attend
         return model
@@ -121,21 +123,17 @@ def weights_bytes(arch: Architecture, dtype: torch.dtype) -> int:
     return sum(one.numel() for one in model.parameters()) * dtype.itemsize
 
 
-class Core(nn.Module):
+class Core(Rotary):
     """The decoder, to whose modules a model adds those of its encoder."""
 
-    inv_freq: Tensor
-
     def __init__(self, arch: Architecture) -> None:
-        super().__init__()
         config = arch.decoder
+        super().__init__(config)
         self.embed_tokens = nn.Embedding.from_pretrained(torch.empty(config.vocab_size, config.hidden_size))
         self.layers = nn.ModuleList(DecoderLayer(config, index) for index in range(config.num_hidden_layers))
         self.norm = RmsNorm(config.hidden_size, config.rms_norm_eps)
         for name in arch.family.vectors:
             self.register_parameter(name, nn.Parameter(torch.empty(config.hidden_size)))
-        frequencies = inverse_frequencies(config).to(self.norm.weight.device)
-        self.register_buffer("inv_freq", frequencies, persistent=False)
 
     def decode(self, x_BTC: Tensor, cache: KVCache) -> Tensor:
         """Run the layers on ``[B, T, C]`` and normalise."""

@@ -35,6 +35,8 @@ EMBEDDINGS = (
     "newline",
     "seperator",
     "class_embedding",
+    "query_768.weight",
+    "query_1024.weight",
     "position_embedding.weight",
     "pos_embed",
 )

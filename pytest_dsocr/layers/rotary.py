@@ -5,10 +5,10 @@ Shapes: B rows, T tokens of a call, N heads, D channels of a head.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import Protocol
 
-from pytest_dsocr.layers.sizes import DecoderConfig
+import torch
+from torch import Tensor, nn
 
 
 class Rope:
@@ -26,7 +26,30 @@ class Rope:
         return x * self.cos + torch.cat([-second, first], dim=-1) * self.sin
 
 
-def inverse_frequencies(config: DecoderConfig) -> Tensor:
+class RotaryConfig(Protocol):
+    """Sizes that determine the frequencies."""
+
+    @property
+    def head_dim(self) -> int:
+        """Channels of one attention head."""
+
+    @property
+    def rope_theta(self) -> float:
+        """Base of the frequencies."""
+
+
+class Rotary(nn.Module):
+    """Base of a module that rotates by ``inv_freq``, ``[D / 2]``, which no checkpoint has."""
+
+    inv_freq: Tensor
+
+    def __init__(self, config: RotaryConfig) -> None:
+        super().__init__()
+        self.rotary = config
+        self.register_buffer("inv_freq", inverse_frequencies(config).to(torch.get_default_device()), persistent=False)
+
+
+def inverse_frequencies(config: RotaryConfig) -> Tensor:
     """Return ``theta ** (-2i / D)`` for the D/2 pairs of channels, float32, on the CPU."""
     exponents = torch.arange(0, config.head_dim, 2, dtype=torch.int64, device="cpu").float() / config.head_dim
     return 1.0 / (config.rope_theta**exponents)

@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.models.spec import FUSION, ModelSpec, Stage, merged
 
-NAMES = ("deepseek_ocr", "unlimited_ocr")
+NAMES = ("deepseek_ocr", "unlimited_ocr", "deepseek_ocr2")
 """The folders."""
 GROUP = "dsocr.models"
 
@@ -53,15 +53,28 @@ def model_of_class(kind: type) -> ModelSpec:
     return found
 
 
-def model_of(architectures: Sequence[str]) -> ModelSpec:
+def model_of(architectures: Sequence[str], vision: str = "") -> ModelSpec:
     """Return the model that ``architectures`` of a ``config.json`` names.
 
+    Args:
+        architectures: names of the vendor's classes.
+        vision: ``model_name`` of ``vision_config``, which decides if there is no class and one model alone has it.
+
     Raises:
-        DsocrError: if it names no known model.
+        DsocrError: if it names no known model, or two.
     """
+    by_vision = [family for family in MODELS.values() if family.vendor.published["vision"]["model_name"] == vision]
     for one in architectures:
-        if one in OF_CLASS:
-            return OF_CLASS[one]
+        if (found := OF_CLASS.get(one)) and by_vision and found not in by_vision:
+            others = " or ".join(family.title for family in by_vision)
+            raise DsocrError(
+                f"config.json has the architecture of {found.title} ({one}) and the vision_config of {others} "
+                f"({vision}); give the config.json that belongs to the weights"
+            )
+        if found:
+            return found
+    if not architectures and len(by_vision) == 1:
+        return by_vision[0]
     named = f"the architecture {', '.join(architectures)}" if architectures else "a config.json without architectures"
     raise DsocrError(
         f"{named} is of no model that is known ({', '.join(OF_CLASS)}); if it is one of them under another name, "

@@ -24,8 +24,13 @@ class _Projector(Struct, frozen=True):
     projector_type: Literal["linear"] = "linear"
 
 
+class _Vision(Struct, frozen=True):
+    model_name: str = ""
+
+
 class _Named(Struct):
     architectures: tuple[str, ...] = ()
+    vision_config: _Vision = _Vision()
 
 
 class _Config(Struct, kw_only=True):
@@ -69,7 +74,8 @@ class Architecture:
         own = _without_nulls(config)
         if isinstance(language := own.get("language_config", {}), dict):
             own["language_config"] = {**own, **language}
-        family = family or model_of(_format(_Named).convert(own, where).architectures)
+        named = _format(_Named).convert(own, where)
+        family = family or model_of(named.architectures, named.vision_config.model_name)
         found = _format(_whole(family.encoder)).convert(own, where)
         _refuse_other_decoders(own["language_config"])
         ring = found.sliding_window_size or found.sliding_window

@@ -36,20 +36,28 @@ def builders(modeling: Any, encoder: Any, arch: Architecture) -> dict[str, Calla
         encoder: the vendor's module with the encoder.
         arch: the sizes.
     """
-    projector, sizes = modeling.MlpProjector, sizes_of(arch)
-
-    def sized_projector(cfg: Any) -> Any:
-        cfg.input_dim, cfg.n_embed = sizes.projector_input, arch.decoder.hidden_size
-        return projector(cfg)
-
+    sizes = sizes_of(arch)
     return {
-        "build_sam_vit_b": lambda: _build_sam(encoder, sizes.sam),
+        "build_sam_vit_b": lambda: build_sam(encoder, sizes.sam),
         "build_clip_l": lambda: _build_clip(encoder, sizes.clip),
-        "MlpProjector": sized_projector,
+        "MlpProjector": sized_projector(modeling, arch),
     }
 
 
-def _build_sam(encoder: Any, sam: SamConfig) -> nn.Module:
+def sized_projector(modeling: Any, arch: Architecture) -> Callable[[Any], Any]:
+    """Return a function that builds the vendor's projector in the sizes of ``arch``."""
+    projector = modeling.MlpProjector
+
+    def build(cfg: Any) -> Any:
+        cfg.input_dim, cfg.n_embed = arch.encoder.projector_input, arch.decoder.hidden_size
+        return projector(cfg)
+
+    return build
+
+
+def build_sam(encoder: Any, sam: SamConfig) -> nn.Module:
+    """Build the vendor's SAM in other sizes."""
+
     def norm(width: int) -> nn.LayerNorm:
         return nn.LayerNorm(width, eps=sam.layer_norm_eps)
 

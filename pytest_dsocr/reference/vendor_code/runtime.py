@@ -236,7 +236,7 @@ def build_vendor_model(code: VendorCode, arch: Architecture, attention: str = "e
     builders = load(arch.family.vendor.builders)(modeling, code.encoder, arch)
     with mock.patch.dict(vars(modeling), builders):
         model = of_model(config)
-    for name in (arch.family.newline, arch.family.separator):
+    for name in arch.family.vectors:
         setattr(model.model, name, nn.Parameter(torch.zeros(arch.decoder.hidden_size)))
     return model.eval()
 
