@@ -24,11 +24,11 @@ PAD_PX = 4
 PALE_INK: Colour = (205, 205, 205)
 
 
-def generate(seed: int, words: Sequence[str], grid: Grid) -> Page:
-    """Draw the page of ``seed`` for crops in ``grid``, of ``words`` in lower case."""
+def generate(seed: int, words: Sequence[str], grid: Grid, size: tuple[int, int] | None = None) -> Page:
+    """Draw the page of ``seed`` for crops in ``grid``, of ``words`` in lower case; its size in pixels may be given."""
     rng = Random(f"page {seed}")
     while True:
-        page = _page(rng, words, grid)
+        page = _page(rng, words, grid, size or size_of(rng, grid))
         if len(page.blocks) >= LEAST_BLOCKS:
             return page
 
@@ -38,10 +38,10 @@ def grid_of(seed: int) -> Grid:
     return Random(f"grid {seed}").choices([*GRIDS], [*GRIDS.values()])[0]
 
 
-def _page(rng: Random, words: Sequence[str], grid: Grid) -> Page:
+def _page(rng: Random, words: Sequence[str], grid: Grid, size: tuple[int, int]) -> Page:
     shares = {kind: share for kind, (_, share, grids) in KINDS.items() if grid in grids}
     kind = rng.choices([*shares], [*shares.values()])[0]
-    size, whole = _size(rng, grid), (grid[0] * TILING.crop_px, grid[1] * TILING.crop_px)
+    whole = grid[0] * TILING.crop_px, grid[1] * TILING.crop_px
     tilt_degrees = rng.randint(-7, 7) / 10 if rng.random() < 0.36 else 0.0
     image = _paper(rng, size)
     canvas = Canvas(image, *(whole if crop_count(grid) else size), tilt_degrees)
@@ -55,7 +55,8 @@ def _page(rng: Random, words: Sequence[str], grid: Grid) -> Page:
     return Page(kind, image, tuple(_block(draft, canvas) for draft in drafts))
 
 
-def _size(rng: Random, grid: Grid) -> tuple[int, int]:
+def size_of(rng: Random, grid: Grid) -> tuple[int, int]:
+    """Draw the size in pixels of a page that is cut into ``grid``."""
     px = TILING.crop_px
     while True:
         if not crop_count(grid):

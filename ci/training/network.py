@@ -58,40 +58,46 @@ def fold(model: EngineModel) -> EngineModel:
 
 def views_of(batch: Batch) -> tuple[Tensor, Tensor]:
     """Cut the views of pages that are on the device: pixels ``[B * P, 3, px, px]`` and ``[B, 3, V, V]``."""
-    pages = [page.permute(2, 0, 1) for page in batch.pages]
-    whole, px, (columns, rows) = batch.preset.view_size, batch.preset.tiling.crop_px, batch.grid
-    wholes = torch.stack([_whole(page, whole, batch.preset.is_squashed) for page in pages])
+    pages, preset, (columns, rows) = batch.pages.permute(0, 3, 1, 2), batch.preset, batch.grid
+    wholes, px = _wholes(pages, preset.view_size, preset.is_squashed), preset.tiling.crop_px
     if not crop_count(batch.grid):
         return normalise(wholes[:0]), normalise(wholes)
-    stretched = torch.stack([_stretch(page, columns * px, rows * px) for page in pages])
+    stretched = _stretch(pages, columns * px, rows * px)
     tiles = stretched.unflatten(3, (columns, px)).unflatten(2, (rows, px)).permute(0, 2, 4, 1, 3, 5)
     return normalise(tiles.flatten(0, 2)), normalise(wholes)
 
 
-def _whole(page: Tensor, side: int, is_squashed: bool) -> Tensor:
+def _wholes(pages: Tensor, side: int, is_squashed: bool) -> Tensor:
     if is_squashed:
-        return _stretch(page, side, side)
-    per_px = side / max(page.shape[1:])
-    fitted = _stretch(page, round(page.shape[2] * per_px), round(page.shape[1] * per_px))
-    view = page.new_full((3, side, side), GREY)
-    top, left = (round((side - length) / 2) for length in fitted.shape[1:])
-    view[:, top : top + fitted.shape[1], left : left + fitted.shape[2]] = fitted
-    return view
+        return _stretch(pages, side, side)
+    height, width = pages.shape[2:]
+    per_px = side / max(height, width)
+    fitted = _stretch(pages, round(width * per_px), round(height * per_px))
+    views = pages.new_full((len(pages), 3, side, side), GREY)
+    top, left = (round((side - length) / 2) for length in fitted.shape[2:])
+    views[:, :, top : top + fitted.shape[2], left : left + fitted.shape[3]] = fitted
+    return views
 
 
-def _stretch(page: Tensor, width: int, height: int) -> Tensor:
-    """Resize levels ``[3, h, w]`` as Pillow does, to one or two levels: bicubic, antialiased, columns last."""
-    dtype = torch.float16 if page.is_cuda else torch.float32
-    down = _resampling(page.shape[1], height, page.device, dtype)
-    across = _resampling(page.shape[2], width, page.device, dtype)
-    wide = (page.to(dtype) @ across.T).round_().clamp_(0, WHITE)
+def _stretch(pages: Tensor, width: int, height: int) -> Tensor:
+    """Resize levels ``[B, 3, h, w]`` as Pillow does, but for a level or two: bicubic, antialiased, rows first."""
+    dtype = torch.float16 if pages.is_cuda else torch.float32
+    down, across = (
+        resampling(length, to, pages.device).to(dtype)
+        for length, to in zip(pages.shape[2:], (height, width), strict=True)
+    )
+    wide = (pages.to(dtype) @ across.T).round_().clamp_(0, WHITE)
     return (down @ wide).round_().clamp_(0, WHITE).to(torch.uint8)
 
 
-@lru_cache(maxsize=256)
-def _resampling(from_px: int, to_px: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    ones = torch.eye(from_px, device=device)[None, None]
-    return F.interpolate(ones, size=(to_px, from_px), mode="bicubic", antialias=True)[0, 0].to(dtype)
+def resampling(length: int, to: int, device: torch.device) -> Tensor:
+    """Return the matrix that resizes a line of pixels, ``[to, length]``: Pillow's cubic filter."""
+    scale = length / to
+    centres = (torch.arange(to, device=device) + 0.5) * scale
+    x = (torch.arange(length, device=device) + 0.5 - centres[:, None]).abs() / max(scale, 1.0)
+    near, far = (1.5 * x - 2.5) * x * x + 1, ((2.5 - 0.5 * x) * x - 4) * x + 2
+    weights = torch.where(x < 1, near, far.masked_fill(x >= 2, 0.0))
+    return weights / weights.sum(dim=1, keepdim=True)
 
 
 def encode(model: EngineModel, pixels: Tensor) -> Tensor:

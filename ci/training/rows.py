@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ci.training.generator import generate, grid_of
+from ci.training.generator import generate, grid_of, size_of
 from ci.training.page import Page, Rect
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.markup import DET, DET_END
@@ -36,10 +36,10 @@ NUMBERS = 1000
 
 
 class Batch(NamedTuple):
-    """Rows of one preset and one grid. Places count through all rows."""
+    """Rows of one preset, one grid and one size of pages. Places count through all rows."""
 
-    pages: list[Tensor]
-    """uint8 ``[height, width, 3]``, as drawn."""
+    pages: Tensor
+    """uint8 ``[B, height, width, 3]``, as drawn."""
     preset: Preset
     grid: Grid
     """Of the crops; ``(1, 1)`` without them."""
@@ -63,12 +63,12 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device) -> "Batch":
         """Return the same on a device; the host does not wait."""
-        pages = [page.to(device, non_blocking=True) for page in self.pages]
         moved = {name: one.to(device, non_blocking=True) for name, one in self._asdict().items() if name in TENSORS}
-        return self._replace(pages=pages, **moved)
+        columns, rows = self.grid  # a list, where torch's loader has pinned the batch
+        return self._replace(grid=(columns, rows), **moved)
 
 
-TENSORS = ("ids", "blind", "text_at", "text", "number_at", "number", "word_at", "word")
+TENSORS = ("pages", "ids", "blind", "text_at", "text", "number_at", "number", "word_at", "word")
 
 
 @dataclass(frozen=True)
@@ -111,18 +111,18 @@ class Pages(Dataset[Batch]):
     def batch(self, seeds: Sequence[int], preset: Preset, grid: Grid) -> Batch:
         """Draw pages of one grid, and collate what is asked of each."""
         tokenizer, pages, ids, prompts, blind, words = Tokenizer.over(self.backend), [], [], [], [], []
-        crops: Grid = (1, 1)
+        size = size_of(Random(f"size {seeds[0]}"), grid)
+        crops = preset.grid(*size)
+        count = image_token_count(preset, crops)
         for row, seed in enumerate(seeds):
-            rng, page = Random(seed), generate(seed, self.words, grid)
+            rng, page = Random(seed), generate(seed, self.words, grid, size)
             grounded, is_blind = rng.random() >= self.free_share, rng.random() < self.blind_share
-            crops = preset.grid(*page.image.size)
-            count = image_token_count(preset, crops)
             pieces = split_at_images(self.family.prompts["markdown" if grounded else "free"], 1)
             prompt, _ = prompt_ids(pieces, [count], tokenizer)
             output = page.output(grounded=grounded)
             ids.append([*prompt, *([] if is_blind else tokenizer.encode(output)), tokenizer.special.eos])
             words += [(row * count + at, word) for at, word in self._named_words(page, output, preset, crops)]
-            pages.append(torch.from_numpy(np.array(page.image)))
+            pages.append(np.asarray(page.image))
             prompts.append(len(prompt))
             blind.append(is_blind)
         padded = _padded(ids, tokenizer.special.pad)
@@ -130,7 +130,7 @@ class Pages(Dataset[Batch]):
         where, named = np.array(words, np.int64).reshape(-1, 2).T
         numbers = _values(self.backend)[padded.flat[number]]
         return Batch(
-            pages, preset, crops, torch.from_numpy(padded), count, torch.tensor(blind),
+            torch.from_numpy(np.stack(pages)), preset, crops, torch.from_numpy(padded), count, torch.tensor(blind),
             *(torch.from_numpy(np.ascontiguousarray(one)) for one in (text - 1, padded.flat[text])),
             *(torch.from_numpy(np.ascontiguousarray(one)) for one in (number - 1, numbers, where, named)),
         )  # fmt: skip
@@ -161,13 +161,8 @@ def _padded(rows: Sequence[Sequence[int]], pad: int) -> np.ndarray:
 
 
 def trained_presets(family: ModelSpec) -> list[Preset]:
-    """Return the presets in which vision gives as many features as the prompt has image tokens."""
-    sides = {one.name: (one.view_size, one.image_size, one.tiling.crop_px) for one in family.presets.values()}
-    return [
-        preset
-        for preset in family.presets.values()
-        if not preset.crop or encoded_side(sides[preset.name][1]) == encoded_side(sides[preset.name][2])
-    ]
+    """Return the presets in which the prompt has an image token for each feature."""
+    return [preset for preset in family.presets.values() if not preset.is_lossy]
 
 
 def words_of(backend: tokenizers.Tokenizer) -> list[str]:
@@ -211,7 +206,7 @@ def token_place(rect: Rect, size: tuple[int, int], family: ModelSpec, preset: Pr
         side = encoded_side(preset.view_size)
         longest = max(size)
         left, top = (0.0, 0.0) if preset.is_squashed else ((longest - width) / 2, (longest - height) / 2)
-        across, down = (size if preset.is_squashed else (longest, longest))
+        across, down = size if preset.is_squashed else (longest, longest)
         column, row = (min(int(v * side), side - 1) for v in ((x + left) / across, (y + top) / down))
         at = row * side + column
     return _places(family.layout.newlines, family.layout.mosaic, preset.view_size, preset.tiling.crop_px, crops)[at]

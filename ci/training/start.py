@@ -14,6 +14,8 @@ EMBEDDINGS = ("embed_tokens.weight", "image_newline", "view_seperator", "class_e
 PAIRS = 6
 """Pairs of rotary channels that find a place; slower ones tell neighbours apart no better."""
 SHARPNESS, MARK = 8.0, 8.0
+SAM_SIZE = 2.3
+"""Root mean square of SAM's features in mini; a tower's last norm makes it 1."""
 
 
 def begin(model: EngineModel, trained: Mapping[str, Tensor], seed: int) -> list[str]:
@@ -26,9 +28,12 @@ def begin(model: EngineModel, trained: Mapping[str, Tensor], seed: int) -> list[
             else:
                 parameter.copy_(_initial(name, parameter, random))
                 new.append(name)
+                wider = trained.get(name)
+                if wider is not None and name.endswith("projector.layers.weight") and len(wider) == len(parameter):
+                    parameter.copy_(SAM_SIZE * wider[:, -parameter.shape[1] :])  # SAM's features come last
         towers = [one for name, one in model.named_modules() if name.endswith("qwen2_model")]
         if towers and any("qwen2_model" in name for name in new):
-            align_queries(towers[0], random)
+            align_queries(towers[0])
     return new
 
 
@@ -58,7 +63,7 @@ def plane_waves(side: int, width: int) -> Tensor:
     return torch.cat([line[:, None].expand(-1, side, -1), line[None].expand(side, -1, -1)], dim=-1)
 
 
-def align_queries(tower: nn.Module, random: torch.Generator) -> None:
+def align_queries(tower: nn.Module) -> None:
     """Let each query begin as a copy of the image token of its place.
 
     Query i stands n positions after image token i. Keys share a bias, and a query turns it back by n positions. A
@@ -75,17 +80,17 @@ def align_queries(tower: nn.Module, random: torch.Generator) -> None:
     for layer in layers:
         q, k, v, o = (getattr(layer.self_attn, f"{one}_proj") for one in "qkvo")
         head = layer.self_attn.head_dim
-        group = len(q.weight) // len(k.weight)
+        group, pairs = len(q.weight) // len(k.weight), min(PAIRS, head // 2)
         for one in (q, k):
             one.weight *= 0.3
         for n in range(len(k.weight) // head):
             key, query = slice(n * head, (n + 1) * head), slice(n * group * head, (n * group + 1) * head)
-            k.bias[key][:PAIRS] = SHARPNESS
+            k.bias[key][:pairs] = SHARPNESS
             for channel, (count, _) in enumerate(tables):
-                turned = -count * frequencies[:PAIRS].cpu()
+                turned = -count * frequencies[:pairs].cpu()
                 gain = SHARPNESS / MARK
-                q.weight[query][:PAIRS, channel] = gain * turned.cos()
-                q.weight[query][head // 2 : head // 2 + PAIRS, channel] = gain * turned.sin()
+                q.weight[query][:pairs, channel] = gain * turned.cos()
+                q.weight[query][head // 2 : head // 2 + pairs, channel] = gain * turned.sin()
             channels = torch.arange(carried, carried + head) % width
             v.weight[key] = 0
             v.weight[key][torch.arange(head), channels] = 1
