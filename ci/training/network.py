@@ -32,6 +32,7 @@ class FoldedAttention(SamAttention):
     """
 
     def forward(self, x_BHWC: Tensor) -> Tensor:
+        """Attend over ``[B, H, W, C]``, a view or a window of one."""
         batch, height, width, _ = x_BHWC.shape
         qkv = self.qkv(x_BHWC).view(batch, height * width, 3, self.heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each [B, N, H*W, D]

@@ -27,6 +27,9 @@ from pytest_dsocr.records.reference_result import SpanSeen
 LONGEST = 640
 """Tokens at which an output is cut off: more than the longest page takes."""
 BATCH = 32
+TOWER = "model.qwen2_model.model.model"
+BRANCH_ENDS = ("o_proj", "down_proj", "out_proj", "attn.proj", "lin2", "fc2")
+LAST_OF_BRANCH = tuple(f"{one}.{part}" for one in BRANCH_ENDS for part in ("weight", "bias"))
 Change = Callable[[nn.Module], None]
 
 
@@ -109,7 +112,7 @@ def changes(model: nn.Module) -> Iterator[tuple[str, Change]]:
     if any(name.endswith("qwen2_model") for name, _ in model.named_modules()):
         yield (
             "tower's norm removed",
-            lambda one: setattr(one.get_submodule("model.qwen2_model.model.model"), "norm", nn.Identity()),
+            lambda one: setattr(one.get_submodule(TOWER), "norm", nn.Identity()),
         )
         yield "tower's mask causal", lambda one: _mask(one, lambda sees: sees.tril())
         yield "tower's mask open", lambda one: _mask(one, torch.ones_like)
@@ -120,15 +123,14 @@ def _without(name: str) -> Change:
 
     def change(model: nn.Module) -> None:
         for own, weight in model.get_submodule(name).named_parameters():
-            if own.endswith(("o_proj.weight", "down_proj.weight", "proj.weight", "proj.bias", "lin2.weight", "lin2.bias",
-                             "out_proj.weight", "out_proj.bias", "fc2.weight", "fc2.bias")):  # fmt: skip
+            if own.endswith(LAST_OF_BRANCH):
                 weight.data.zero_()
 
     return change
 
 
 def _mask(model: nn.Module, seen: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    layers = model.get_submodule("model.qwen2_model.model.model")
+    layers = model.get_submodule(TOWER)
     made = layers.mask
 
     def mask(x: torch.Tensor) -> torch.Tensor:

@@ -25,7 +25,7 @@ from pytest_dsocr.layers.attention import sdpa
 from pytest_dsocr.models.architecture import Architecture
 
 STATE_FILES = 3
-LOG_EVERY = 20
+LOG_EVERY = 10
 WORD_WEIGHT, BALANCE_WEIGHT, TEACHER_WEIGHT = 2.0, 0.02, 2.0
 COORDINATE_SPREAD = 1.0
 """Standard deviation of a coordinate's target, in 1/999 of the page: neighbours are nearly right."""
@@ -34,7 +34,7 @@ POOL = 64
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained, from what, and how fast it learns. Shares are of the steps, or of the time if that ends first."""
+    """What is trained, from what, and how fast it learns. Shares are of the steps or, if it ends first, the time."""
 
     architecture: Architecture
     tokenizer_file: Path
@@ -85,9 +85,8 @@ class Flat:
         for own, gradient in pairs:
             if gradient is None:
                 own.zero_()
-        torch._foreach_copy_(
-            [own for own, one in pairs if one is not None], [one for _, one in pairs if one is not None]
-        )
+        known = [(own, gradient) for own, gradient in pairs if gradient is not None]
+        torch._foreach_copy_([own for own, _ in known], [gradient for _, gradient in known])
         for one in self.parameters:
             one.grad = None
 
@@ -124,7 +123,7 @@ class Training:
     def rate(self) -> float:
         """Return the learning rate."""
         left = (1 - self.done) / max(1 - self.recipe.level_share, 1e-6)
-        factor = self.recipe.last_rate + (1 - self.recipe.last_rate) * min(1.0, left)
+        factor = self.recipe.last_rate + (1 - self.recipe.last_rate) * min(1.0, max(0.0, left))
         return self.recipe.learning_rate * factor * min(1.0, (self.step + 1) / self.recipe.warmup_steps)
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The weights that training begins with: those of a trained checkpoint where they fit, and for the rest a useful guess."""
+"""The weights that training begins with: a trained checkpoint's where they fit, and a useful guess for the rest."""
 
 import math
 from collections.abc import Mapping

@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def arch() -> Architecture:
-    """A tiny architecture with mini's vocabulary."""
+    """Return a tiny architecture with mini's vocabulary."""
     sam = SamConfig(
         width=8, layers=2, heads=1, global_attn_indexes=(), neck_channels=8, downsample_channels=(8, 32), mlp_ratio=1
     )
