@@ -186,7 +186,8 @@ def check_inputs(inputs: Inputs, preset: Preset) -> None:
     pages: list[Grid] = [(columns, rows) for columns, rows in inputs.images_spatial_crop.tolist() if columns]
     schedule = sum(image_token_count(preset, grid) for grid in pages)
     features = sum(feature_count(preset.view_size, preset.tiling.crop_px, grid, preset.layout) for grid in pages)
-    if not inputs.image_tokens == schedule == features:
+    fits = schedule <= features if preset.is_lossy else schedule == features
+    if inputs.image_tokens != schedule or not fits:
         raise DsocrError(
             f"the prompt has {inputs.image_tokens} image tokens, {preset.name} asks for {schedule} and vision will "
             f"give {features} features; give a preset whose crops are {preset.tiling.crop_px} px"

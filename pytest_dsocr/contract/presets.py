@@ -101,13 +101,6 @@ class Preset:
                     f"preset {self.name!r} has {size_name}={size_px}, which holds no image token; "
                     f"give at least {PATCH_PX} pixels"
                 )
-        known, found = self.tiling.view_tokens, encoded_side(self.view_size) ** 2
-        if known and found not in known:
-            sides = " or ".join(str(math.isqrt(tokens) * DOWNSAMPLING * PATCH_PX) for tokens in known)
-            raise DsocrError(
-                f"preset {self.name!r} views the page at {self.view_size} px, which is {found} image tokens; the "
-                f"encoder takes {' or '.join(map(str, known))}: give a view of {sides} pixels"
-            )
 
     @property
     def is_squashed(self) -> bool:
@@ -153,6 +146,18 @@ def get_preset(name_or_preset: str | Preset, presets: Mapping[str, Preset]) -> P
         raise DsocrError(
             f"there is no preset {name_or_preset!r}; give one of {', '.join(presets)}, or a Preset of your own"
         ) from None
+
+
+def check_view(preset: Preset) -> Preset:
+    """Return the preset, if the encoder takes its view of the page; raise ``DsocrError`` if it does not."""
+    known, found = preset.tiling.view_tokens, encoded_side(preset.view_size) ** 2
+    if known and found not in known:
+        sides = " or ".join(str(math.isqrt(tokens) * DOWNSAMPLING * PATCH_PX) for tokens in known)
+        raise DsocrError(
+            f"preset {preset.name!r} views the page at {preset.view_size} px, which is {found} image tokens; the "
+            f"encoder takes {' or '.join(map(str, known))}: give a view of {sides} pixels"
+        )
+    return preset
 
 
 @cache

@@ -23,7 +23,7 @@ def stages_of(arch: Architecture, work: Workload, *, way: Way = ENGINE) -> dict[
     each step.
     """
     vision = load(arch.family.cost).vision
-    found = _sum([vision(arch, side_px, views, work.dtype) for side_px, views in calls(work)])
+    found = _sum([vision(arch, side_px, views, work.dtype, way) for side_px, views in calls(work)])
     found["vision_fusion"] = _fusion(arch, work)
     found["prefill"] = decoder.layers(arch.decoder, Call(range(work.prompt_tokens), ITEM_BYTES[work.dtype], way))
     found["decode"] = _decode(arch, work, way)

@@ -43,6 +43,8 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 MERGED = (("head", "part", "channel"), ("head", "channel", "part"), ("channel", "part", "head"))
 """Other orders of the axes of queries, keys and values that are one matrix: part, head and channel."""
+EXCHANGED = (("queries and keys are exchanged", (1, 0, 2)), ("queries and values are exchanged", (2, 1, 0)))
+ALL_SEEN = Variant("mask", "every query sees all keys", reach=None)
 ShareOf = Callable[[Variant], float]
 
 
@@ -159,8 +161,7 @@ def _alternatives(block: Block) -> Iterator[Variant]:
     for name, activation in ACTIVATIONS.items():
         yield Variant("activation", f"the activation is {name}", activation=activation)
     for text, order in (
-        ("queries and keys are exchanged", (1, 0, 2)),
-        ("queries and values are exchanged", (2, 1, 0)),
+        *([] if block.shares_keys else EXCHANGED),
         ("keys and values are exchanged", (0, 2, 1)),
     ):
         yield Variant("heads", text, order=order)
@@ -175,8 +176,11 @@ def _alternatives(block: Block) -> Iterator[Variant]:
     for axes in (("part", "channel", "head"), *([] if block.is_decoder else MERGED)):
         names = ", then ".join(f"by {one}" for one in axes if one != "part" or not block.is_decoder)
         yield Variant("heads", f"the channels of queries, keys and values are split {names}", split=axes)
+    if block.shares_keys:
+        yield Variant("heads", "the heads of keys and values are repeated all together, not one by one", tiled=True)
     if block.is_decoder:
-        yield from _of_decoder(len(block.x))
+        yield from _rotations()
+        yield from _masks(len(block.x)) if block.sees is None else _other_masks()
     if block.has_bias:
         yield Variant("bias", "the scores of relative positions are left out", bias_factor=0.0)
         yield Variant("bias", "the tables of relative rows and columns are exchanged", bias="exchanged")
@@ -186,7 +190,7 @@ def _alternatives(block: Block) -> Iterator[Variant]:
             yield Variant("bias", f"the tables of relative positions are read {far}", bias_shift=shift)
 
 
-def _of_decoder(tokens: int) -> Iterator[Variant]:
+def _rotations() -> Iterator[Variant]:
     for name in ("none", "neighbours", "backwards"):
         words = {
             "none": "nothing is rotated by its position",
@@ -197,7 +201,15 @@ def _of_decoder(tokens: int) -> Iterator[Variant]:
     for shift in (1, -1, 2, -2, 3, -3):
         far = f"{abs(shift)} {'higher' if shift > 0 else 'lower'}"
         yield Variant("positions", f"queries are rotated by positions {far} than keys", query_shift=shift)
-    yield Variant("mask", "every query sees all keys", reach=None)
+
+
+def _other_masks() -> Iterator[Variant]:
+    yield ALL_SEEN
+    yield Variant("mask", "each row sees itself and the rows before it, as in a causal mask", is_causal=True)
+
+
+def _masks(tokens: int) -> Iterator[Variant]:
+    yield ALL_SEEN
     for reach in (1, 2, 3):
         yield Variant("mask", f"each query sees {reach} later key{'s' * (reach > 1)}", reach=reach)
     for reach in (1, 2):

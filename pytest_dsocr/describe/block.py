@@ -1,4 +1,4 @@
-"""A block of CLIP, SAM or the decoder taken apart, to compute some of its rows in another way.
+"""A block of an encoder or of the decoder taken apart, to compute some of its rows in another way.
 
 Shapes: N heads, T tokens, R rows that are computed, D channels of a head, C channels.
 """
@@ -33,7 +33,9 @@ class Variant:
     rotation: str = "halves"
     """Pairs of channels that are rotated: ``halves``, ``neighbours``, ``backwards``, or ``none``."""
     reach: int | None = 0
-    """Number of later keys that a query sees; None for all."""
+    """Number of later keys that a query sees; None for all. It counts only in a causal mask."""
+    is_causal: bool = False
+    """Whether the mask is causal, in a block with a mask of its own."""
     window: int | None = None
     """Number of keys that a query sees, up to its own."""
     hidden: int = 0
@@ -52,6 +54,8 @@ class Variant:
     """Head without output."""
     order: tuple[int, int, int] = (0, 1, 2)
     """Tensors that are taken as queries, keys and values: 0 for queries, 1 for keys, 2 for values."""
+    tiled: bool = False
+    """Whether query head k uses key-value head k modulo their number."""
     heads: tuple[int, int, int] = (0, 0, 0)
     """Number of heads by which queries, keys and values are rolled."""
     attention_factor: float = 1.0
@@ -68,13 +72,16 @@ class Block:
     """A block of the engine with its input.
 
     Args:
-        block: the block of a decoder, of CLIP or of SAM.
+        block: the block of a decoder or of an encoder.
         given: input of one view, ``[1, T, C]``, or of SAM ``[1, H, W, C]``.
-        frequencies: inverse rotary frequencies of a decoder.
+        frequencies: inverse rotary frequencies, of a block with rotary positions.
+        sees: such a block's own mask ``[T, T]``, True where a query sees a key; a causal one if left out.
     """
 
-    def __init__(self, block: Any, given: Tensor, frequencies: Tensor | None = None) -> None:
-        self.block, self.frequencies = block, frequencies
+    def __init__(
+        self, block: Any, given: Tensor, frequencies: Tensor | None = None, sees: Tensor | None = None
+    ) -> None:
+        self.block, self.frequencies, self.sees = block, frequencies, sees
         self.grid = tuple(given.shape[1:3]) if given.ndim == 4 else None
         self.x = given.reshape(-1, given.shape[-1])
         self.attention = block.attn if hasattr(block, "attn") else block.self_attn
@@ -86,13 +93,19 @@ class Block:
 
     @property
     def is_decoder(self) -> bool:
-        """Whether a query sees no later key, and positions are rotary."""
+        """Whether positions are rotary, and there is a mask."""
         return hasattr(self.attention, "q_proj")
 
     @property
     def head_count(self) -> int:
         """Number of heads of queries."""
         return len(self._normed[True][0])
+
+    @property
+    def shares_keys(self) -> bool:
+        """Whether several heads of queries share one of keys and values."""
+        q, k, _ = self._normed[True]
+        return len(q) > len(k)
 
     @property
     def has_bias(self) -> bool:
@@ -112,7 +125,8 @@ class Block:
         if self.is_decoder:
             q = self._rotated(q, rows + how.query_shift, how)
             k = self._rotated(k, torch.arange(len(self.x), device=k.device), how)
-        k, v = (one.repeat_interleave(len(q) // len(one), 0) for one in (k, v))
+        times = len(q) // len(k)
+        k, v = (one.repeat(times, 1, 1) if how.tiled else one.repeat_interleave(times, 0) for one in (k, v))
         scores = (q @ k.mT) * (how.score_factor / math.sqrt(q.shape[-1]))
         if bias is not None:
             scores = scores + bias
@@ -166,6 +180,8 @@ class Block:
     def _visible(self, rows: Tensor, how: Variant) -> Tensor:
         keys = torch.arange(len(self.x), device=rows.device)
         visible = keys <= rows[:, None] + len(keys) if how.reach is None else keys <= rows[:, None] + how.reach
+        if self.sees is not None and how.reach == 0 and not how.is_causal:
+            visible = self.sees[rows].clone()
         if how.window is not None:
             visible &= keys > rows[:, None] - how.window
         visible[:, : how.hidden] = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from pytest_dsocr.layers.experts import MixtureOfExperts
 from pytest_dsocr.layers.norms import RmsNorm
 from pytest_dsocr.layers.rotary import Rope, Rotary, inverse_frequencies
 from pytest_dsocr.models.architecture import Architecture
-from pytest_dsocr.models.spec import ModelSpec, load
+from pytest_dsocr.models.spec import PREFILL, ModelSpec, load
 
 
 class EngineModel(nn.Module, OcrModel[KVCache]):
@@ -89,6 +89,13 @@ class EngineModel(nn.Module, OcrModel[KVCache]):
         """Run the decoder on ``[B, T, C]``, growing ``cache`` by T; float32 logits ``[B, 1 or T, V]``."""
         hidden = self.model.decode(embeds, cache)
         return self.lm_head(hidden if all_logits else hidden[:, -1:])
+
+    def block_arguments(self, stage: str, x_BTC: Tensor) -> tuple[Any, ...]:
+        """Return what the blocks of a stage take besides ``x_BTC``: in prefill, rotary positions and an empty cache."""
+        if stage != PREFILL:
+            return ()
+        cache = self.new_cache()
+        return Rope(self.model.inv_freq, cache.positions(x_BTC.shape[1], x_BTC.device), x_BTC.dtype), cache
 
     def stack_experts(self) -> None:
         """Lay the experts' weights out so that a decode step does not wait for the device."""

@@ -5,7 +5,7 @@ Shapes: B rows, S prompt tokens, C hidden channels, V vocabulary, N images, P cr
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic
 
 import torch
@@ -113,7 +113,7 @@ class Pipeline(Generic[CacheT]):
             count = crop_count((columns, rows))
             crops, crops_left = crops_left[:count], crops_left[count:]
             visions.append(self._one_image(crops, page[None], (columns, rows)))
-        return visions
+        return without_surplus(visions, inputs.image_tokens) if self.model.family.drops_surplus(inputs) else visions
 
     def prefill(self, inputs: Inputs, *, all_logits: bool = False) -> DecodeState[CacheT]:
         """Run the prompt through vision, fusion and decoder, filling a new cache.
@@ -179,6 +179,15 @@ class Pipeline(Generic[CacheT]):
         of_page = self.view(page)
         last = self.model.family.of_views[-1].name
         return Vision(of_crops, of_page, self.vision_fusion(of_crops[last] if of_crops else None, of_page[last], grid))
+
+
+def without_surplus(visions: Sequence[Vision], image_tokens: int) -> list[Vision]:
+    """Drop the features for which the prompt has no place, the last ones, as the vendor's scatter does."""
+    kept = []
+    for vision in visions:
+        kept.append(replace(vision, vision_fusion=vision.vision_fusion[:image_tokens]))
+        image_tokens -= len(kept[-1].vision_fusion)
+    return kept
 
 
 def generate(

@@ -121,7 +121,7 @@ def _of_part(clean: Clean, name: TensorName, gave: Tensor, own: Tensor, given: T
     if name.block is None:
         return None
     engine = clean.engine
-    model, block = model_of(engine).model, blocks_of(engine, name.stage)[name.block]
+    block = blocks_of(engine, name.stage)[name.block]
     view = int((gave.float() - own.float().cpu()).flatten(1).norm(dim=1).argmax())
     gave, own, given = (one[view : view + 1].to(engine.model.device) for one in (gave, own, given))
     pair = pair_of(gave, own, channels_last=True)
@@ -134,7 +134,9 @@ def _of_part(clean: Clean, name: TensorName, gave: Tensor, own: Tensor, given: T
         if has_windows(block):
             found.append(describe_windows(block, given, pair))
             given, pair = one_window(given, gave, own, block.window)
-        found.append(describe_block(Block(block, given, model.inv_freq), pair))
+        rope, mask = (*model_of(engine).block_arguments(name.stage, given), None, None)[:2]
+        sees = mask == 0 if isinstance(mask, torch.Tensor) else None
+        found.append(describe_block(Block(block, given, rope and rope.inverse_frequencies, sees), pair))
     return simplest(found)
 
 

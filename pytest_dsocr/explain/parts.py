@@ -20,9 +20,8 @@ from pytest_dsocr.explain.mistake import (
     model_of,
 )
 from pytest_dsocr.explain.recompute import GivenBlocks
-from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.models import STAGES
-from pytest_dsocr.models.spec import PIXELS, PREFILL
+from pytest_dsocr.models.spec import PIXELS
 from pytest_dsocr.records.block_seams import BlockPass, watch_passes
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.names import TensorName
@@ -66,14 +65,16 @@ class ComputedPart:
                 return engine.pipeline.encode(self.stage, *given)
             with engine.pipeline.running(self.stage):
                 block = blocks_of(engine, self.stage)[self.depth]
-                out: Tensor = block(*given, *_of_prompt(engine, given[0])) if self.stage == PREFILL else block(*given)
+                out: Tensor = block(*given, *model_of(engine).block_arguments(self.stage, given[0]))
                 return out
 
     def attended(self, engine: Engine[Any]) -> Tensor:
         """Return the output of a decoder layer's attention, added to its input."""
         assert self.depth is not None
         layer, [x_BTC] = blocks_of(engine, self.stage)[self.depth], self.given
-        out: Tensor = x_BTC + layer.self_attn(layer.input_layernorm(x_BTC), *_of_prompt(engine, x_BTC))
+        out: Tensor = x_BTC + layer.self_attn(
+            layer.input_layernorm(x_BTC), *model_of(engine).block_arguments(self.stage, x_BTC)
+        )
         return out
 
     def _target(self, engine: Engine[Any], changes: Changes) -> Target:
@@ -81,12 +82,6 @@ class ComputedPart:
         own = blocks if self.depth is None else [blocks[self.depth]]
         prompt = PromptState(self.image, self.given[0].shape[1])
         return Target(engine, changes, self.stage, own, blocks, self.depth or 0, prompt)
-
-
-def _of_prompt(engine: Engine[Any], x_BTC: Tensor) -> tuple[Rope, Any]:
-    cache = engine.model.new_cache()
-    positions = cache.positions(x_BTC.shape[1], x_BTC.device)
-    return Rope(model_of(engine).model.inv_freq, positions, x_BTC.dtype), cache
 
 
 def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor], places: Places | None = None) -> list[ComputedPart]:

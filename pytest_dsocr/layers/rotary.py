@@ -15,7 +15,7 @@ class Rope:
     """The rotation of one call's positions, computed in float32 and shared by all layers."""
 
     def __init__(self, inverse_frequencies: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
-        self.positions = positions  # [B, T]
+        self.positions, self.inverse_frequencies = positions, inverse_frequencies  # [B, T], [D / 2]
         angles = positions[:, None, :, None].float() * inverse_frequencies.float()
         angles = torch.cat([angles, angles], dim=-1)  # [B, 1, T, D]
         self.cos, self.sin = angles.cos().to(dtype), angles.sin().to(dtype)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 from pytest_dsocr.contract import StageWatch
 from pytest_dsocr.contract.markup import OutputForm
 from pytest_dsocr.contract.policy import CachePolicy, DecodePolicy
-from pytest_dsocr.contract.presets import Layout, Preset, Tiling, get_preset
+from pytest_dsocr.contract.presets import Layout, Preset, Tiling, check_view, get_preset, image_token_count
 from pytest_dsocr.contract.prompt import SpecialTokens, TextTokenizer
 from pytest_dsocr.layers.sizes import DecoderConfig
 
@@ -225,9 +225,23 @@ class ModelSpec:
         return self.presets[self.default_preset].layout
 
     def preset(self, name: str | Preset) -> Preset:
-        """Return the preset with a name, in any case; for a ``Preset``, its sizes with the family's tiling."""
+        """Return the preset with a name, in any case; for a ``Preset``, its sizes with the family's tiling.
+
+        Raises:
+            DsocrError: if there is none with that name, or the encoder does not take its view of the page.
+        """
         found, own = get_preset(name, self.presets), (self.tiling, self.layout)
-        return found if (found.tiling, found.layout) == own else replace(found, tiling=own[0], layout=own[1])
+        adapted = found if (found.tiling, found.layout) == own else replace(found, tiling=own[0], layout=own[1])
+        return check_view(adapted)
+
+    def drops_surplus(self, inputs: Inputs) -> bool:
+        """Return whether a prompt has the image tokens of the vendor's lossy ``image_size``; see :class:`Tiling`."""
+        if self.tiling.lossy_px is None:
+            return False
+        base_px, own = inputs.images_ori.shape[-1], self.presets[self.default_preset]
+        preset = replace(own, base_size=base_px, image_size=self.tiling.lossy_px)
+        grids = [(columns, rows) for columns, rows in inputs.images_spatial_crop.tolist()]
+        return inputs.image_tokens == sum(image_token_count(preset, grid) for grid in grids)
 
     def prepare(
         self,

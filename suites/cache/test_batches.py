@@ -19,7 +19,7 @@ from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Config
 
-from ..contract.asked import own_preset
+from ..contract.asked import own_preset, sizes_of
 from .test_pages import ALIKE
 from .ways import TextWays
 
@@ -46,10 +46,10 @@ def test_each_page_reads_as_alone(
 def test_pages_of_unlike_lengths_read_as_alone(
     tmp_path: Path, first_page: Path, family: ModelSpec, text_ways: TextWays, dsocr_config: Config, dsocr_check: Check
 ) -> None:
-    pages = _unlike_pages(tmp_path)
+    pages = _unlike_pages(tmp_path, family)
     if split_model(dsocr_config.checkpoint)[1] != MINI:  # which reads something of any page
         pages[1] = first_page
-    cases = [make_case(page, "markdown", OWN, OF_UNLIKE, family=family) for page in pages]
+    cases = [make_case(page, "markdown", sizes_of(OWN, family), OF_UNLIKE, family=family) for page in pages]
     dsocr_check(_together(text_ways, cases, range(len(pages)), UNLIKE))
 
 
@@ -77,11 +77,11 @@ def _exchanged(found: Comparison, text: str, own: int, alone: Sequence[str]) -> 
     return replace(found, verdict=Verdict.WRONG, measured=f"{found.measured}; {EXCHANGED}")
 
 
-def _unlike_pages(folder: Path) -> list[Path]:
+def _unlike_pages(folder: Path, family: ModelSpec) -> list[Path]:
     """Return a page without crops that ``mini`` ends early, one with two crops, and one without any."""
     from ..contract.pages import write_page, write_wide
 
-    return [write_page("tiny", folder), write_wide(folder), write_page("exactly_640", folder)]
+    return [write_page("tiny", folder), write_wide(folder, family), write_page("exactly_640", folder)]
 
 
 def _edits(text: str, other: str) -> int:

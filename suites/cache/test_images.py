@@ -7,14 +7,22 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.verdict import as_expected
-from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.plugin.config import own_config
 from pytest_dsocr.subjects.calls import at_stage
 
 from .walk import Walk
 from .ways import Ways
 
-VISION = {stage.name: stage.module for stage in DEEPSEEK_OCR.of_views if stage.blocks}
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test once for each encoder of the checkpoint's model."""
+    if "module" in metafunc.fixturenames:
+        stages = [one for one in family_named(own_config(metafunc.config).checkpoint).of_views if one.blocks]
+        metafunc.parametrize(
+            ("stage", "module"), [(one.name, one.module) for one in stages], ids=[one.name for one in stages]
+        )
 
 
 @pytest.mark.dsocr_level("L2")
@@ -34,10 +42,11 @@ def test_steps_do_not_change_with_the_pixels(walk: Walk, ways: Ways, dsocr_subje
 
 
 @pytest.mark.dsocr_level("L3")
-@pytest.mark.parametrize("stage", VISION)
-def test_vision_is_not_called_in_a_step(stage: str, walk: Walk, dsocr_subject: Any, dsocr_check: Check) -> None:
+def test_vision_is_not_called_in_a_step(
+    stage: str, module: str, walk: Walk, dsocr_subject: Any, dsocr_check: Check
+) -> None:
     calls: list[str] = []
-    with dsocr_subject.module(VISION[stage]).register_forward_pre_hook(lambda *_: calls.append("call")):
+    with dsocr_subject.module(module).register_forward_pre_hook(lambda *_: calls.append("call")):
         features = walk.subject.vision(walk.copies())["vision_fusion"]
         in_vision = len(calls)
         state, _ = walk.subject.prefill(walk.copies(), features)
@@ -45,7 +54,7 @@ def test_vision_is_not_called_in_a_step(stage: str, walk: Walk, dsocr_subject: A
         walk.steps(state, walk.tokens)
     dsocr_check(
         [
-            as_expected(f"{stage}/called in vision", in_vision > 0, True, f"else {VISION[stage]} is not in use"),
+            as_expected(f"{stage}/called in vision", in_vision > 0, True, f"else {module} is not in use"),
             as_expected(f"{stage}/called in steps", len(calls), 0, f"calls in {len(walk.tokens)} steps"),
         ]
     )

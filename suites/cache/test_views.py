@@ -43,7 +43,7 @@ def test_a_crop_among_nine_is_seen_as_among_two(
     from ..contract.pages import write_wide
 
     checked = CheckedSubject(dsocr_subject)
-    inputs = checked.inputs(make_case(write_wide(tmp_path), "markdown", "gundam", family=family))
+    inputs = checked.inputs(make_case(write_wide(tmp_path, family), "markdown", "gundam", family=family))
     few = checked.vision(copies(inputs))
     columns, rows = MANY
     order = [k % len(inputs["images_crop"]) for k in range(columns * rows)]
@@ -100,7 +100,7 @@ def test_images_of_one_prompt_are_seen_as_each_by_itself(
 
     from ..contract.pages import write_page, write_wide
 
-    checked, pages = CheckedSubject(dsocr_subject), (write_wide(tmp_path), write_page("tiny", tmp_path))
+    checked, pages = CheckedSubject(dsocr_subject), (write_wide(tmp_path, family), write_page("tiny", tmp_path))
     cut, whole = (checked.inputs(make_case(page, "markdown", "gundam", family=family)) for page in pages)
     images = (cut, whole, {**cut, **{name: -cut[name] for name in PIXELS}})
     joined = {name: torch.cat([one[name] for one in images]) for name in (GRID, "images_ori")}

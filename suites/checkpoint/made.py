@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,7 +28,8 @@ from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr.sizes import ClipConfig, DeepEncoder
-from pytest_dsocr.models.spec import ModelSpec
+from pytest_dsocr.models.deepseek_ocr2.sizes import DeepEncoder2, TowerConfig
+from pytest_dsocr.models.spec import EncoderSizes, ModelSpec
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -47,6 +48,13 @@ ENCODER = DeepEncoder.of(
     ),
     ClipConfig(width=80, layers=3, heads=5, image_size=70),
 )
+ENCODERS: Mapping[type[EncoderSizes], EncoderSizes] = {
+    DeepEncoder: ENCODER,
+    DeepEncoder2: DeepEncoder2.of(
+        ENCODER.sam, TowerConfig(dim=80, layers=3, heads=10, key_value_heads=2, intermediate_size=112)
+    ),
+}
+"""Sizes by the form of a model's ``vision_config``."""
 DECODER = DecoderConfig(
     vocab_size=2017,
     hidden_size=160,
@@ -63,6 +71,7 @@ SEED = 3
 PAGES = {
     "tiny": {"float32": "exactly_640", "bfloat16": "halves"},
     "base": {"float32": "exactly_640", "bfloat16": "square_halves"},
+    "small": {"float32": "exactly_640", "bfloat16": "halves"},
 }
 """Drawn pages by preset and dtype. The pixels of the bfloat16 page sum to zero: without vision, every decoder gets the
 same bits."""
@@ -111,7 +120,7 @@ WORSE = 0.75
 SMALL = 2.0**-5
 STREAMS = re.compile(
     r"patch_embed|pos_embed|neck\.[02]|net_3|attn\.proj|lin2|_embedding|pre_layrnorm|out_proj|fc2"
-    r"|embed_tokens|projector|image_newline|view_seperator|o_proj|down_proj"
+    r"|embed_tokens|projector|image_newline|view_seperator|o_proj|down_proj|query_"
 )
 """Weights before a residual sum or a norm, scaled by ``SMALL`` to make the norms' epsilons matter."""
 FIRST_ATTENTION = "model.layers.0.self_attn.o_proj.weight"
@@ -120,7 +129,7 @@ FIRST_ATTENTION = "model.layers.0.self_attn.o_proj.weight"
 
 def architecture(family: ModelSpec) -> Architecture:
     """Return the checkpoint's architecture for ``family``."""
-    return Architecture(family, ENCODER, DECODER)
+    return Architecture(family, ENCODERS[family.encoder], DECODER)
 
 
 def write_awkward(folder: Path, family: ModelSpec) -> Path:
@@ -129,17 +138,17 @@ def write_awkward(folder: Path, family: ModelSpec) -> Path:
     from tokenizers import Tokenizer
 
     from pytest_dsocr.engine.checkpoint import device_named, resolve
+    from pytest_dsocr.engine.model import model_class
     from pytest_dsocr.engine.places import MINI
     from pytest_dsocr.engine.portable import write_checkpoint
     from pytest_dsocr.engine.synthetic import fill
     from pytest_dsocr.layers.attention import attention_function
-    from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
 
     mini = resolve(MINI).folder
     assert mini is not None
     vocabulary = Tokenizer.from_file(str(mini / "tokenizer.json"))
     arch = architecture(family)
-    model = DeepseekOCR.empty(arch, attention_function("eager"), device_named("cpu"), torch.bfloat16)
+    model = model_class(arch).empty(arch, attention_function("eager"), device_named("cpu"), torch.bfloat16)
     fill(model, SEED)
     state = dict(model.state_dict())
     has_rule = family.decoding.no_repeat_ngram_size > 0

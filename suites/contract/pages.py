@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from pytest_dsocr.models.spec import ModelSpec
+
 ORIENTATION_TAG, ROTATED_BY_90 = 0x0112, 6
 CELL_PX = 12
 
@@ -137,10 +139,10 @@ def write_page(name: str, folder: Path) -> Path:
     return path
 
 
-def write_wide(folder: Path) -> Path:
-    """Write a page that every model cuts into two crops."""
-    path = folder / "wide.png"
-    rgb(700, 350, seed=6).save(path, compress_level=1)
+def write_wide(folder: Path, family: ModelSpec) -> Path:
+    """Write a page that the model cuts into two crops."""
+    path, width = folder / "wide.png", family.tiling.crop_px + 60
+    rgb(width, width // 2, seed=6).save(path, compress_level=1)
     return path
 
 

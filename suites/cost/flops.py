@@ -109,8 +109,9 @@ class Scales:
 
 def vision_of(arch: Architecture, counted: Counted) -> list[Comparison]:
     """Compare the encoders and the projector, one by one if the subject shows them as modules."""
-    stages = stages_of(arch, counted.work)
-    found, flops = _apart(by_module(stages[stage] for stage in VISION if stage in stages), counted.vision), []
+    ways = [stages_of(arch, counted.work, way=way) for way in (ENGINE, Way(angle_products=True))]
+    computed = (by_module(stages[stage] for stage in VISION if stage in stages) for stages in ways)
+    found, flops = min((_apart(one, counted.vision) for one in computed), key=len), []
     for stage, root in OF_VIEWS.items():
         if root in counted.vision.modules:
             inside = [one for one in found if f"{one.module}.".startswith(f"{root}.")]

@@ -76,7 +76,10 @@ def test_other_decoders_and_impossible_dimensions_are_refused(language: dict[str
     [
         (None, "config.json cannot be read"),
         ("[]", "expected object, got array"),
-        ('{"model_type": "llama"}', r"without architectures .* \(DeepseekOCRForCausalLM, UnlimitedOCRForCausalLM\)"),
+        (
+            '{"model_type": "llama"}',
+            r"without architectures .* \(DeepseekOCRForCausalLM, .*, DeepseekOCR2ForCausalLM\)",
+        ),
         (json.dumps({"architectures": PUBLISHED["architectures"]}), "vision_config.*checkpoint's own"),
         (
             json.dumps({**PUBLISHED, "vision_config": {"width": {"sam_vit_b": {}}}}),

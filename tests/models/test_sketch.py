@@ -34,7 +34,7 @@ def installed(tmp_path: Path) -> Path:
     shutil.copytree(HERE / "sketch_ocr", own / "models" / "sketch_ocr")
     names = own / "models" / "__init__.py"
     text = names.read_text(encoding="utf-8")
-    line = 'NAMES = ("deepseek_ocr", "unlimited_ocr")'
+    line = 'NAMES = ("deepseek_ocr", "unlimited_ocr", "deepseek_ocr2")'
     assert text.count(line) == 1
     names.write_text(text.replace(line, f'{line[:-1]}, "sketch_ocr")'), encoding="utf-8")
     return root

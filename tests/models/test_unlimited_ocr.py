@@ -53,8 +53,8 @@ def test_architectures_and_not_the_type_say_which_model_it_is(tmp_path: Path) ->
     named = written(tmp_path, architectures=["UnlimitedOCRForCausalLM"], sliding_window_size=128)
     assert architecture_of(named).family is OWN
     assert architecture_of(f"deepseek_ocr:{named}").family is DEEPSEEK_OCR
-    with pytest.raises(DsocrError, match=r"DeepseekOCR2ForCausalLM is of no model that is known .*--dsocr-model="):
-        architecture_of(written(tmp_path, architectures=["DeepseekOCR2ForCausalLM"]))
+    with pytest.raises(DsocrError, match=r"JinaOCRForCausalLM is of no model that is known .*--dsocr-model="):
+        architecture_of(written(tmp_path, architectures=["JinaOCRForCausalLM"]))
 
 
 def test_a_ring_of_its_own_is_read_and_written(tmp_path: Path) -> None:

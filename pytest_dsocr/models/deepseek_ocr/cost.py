@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from pytest_dsocr.contract.presets import encoded_side, halved
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, attention, moved, product
+from pytest_dsocr.cost.decoder import ENGINE, Way
 from pytest_dsocr.layers.sizes import SamConfig
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr.sizes import ClipConfig, sizes_of
@@ -44,10 +45,10 @@ def sam_layers(config: SamConfig, view_px: int, views: int, size: int) -> dict[s
         **dict(_blocks(config, side, views, size)),
         **dict(_neck(config, side, views, size)),
     }
-    return _with_weights({f"{SAM}.{name}": cost for name, cost in found.items()}, sam_parameters(config), size)
+    return with_weights({f"{SAM}.{name}": cost for name, cost in found.items()}, sam_parameters(config), size)
 
 
-def _with_weights(costs: Mapping[str, Cost], weights: Mapping[str, int], size: int) -> dict[str, Cost]:
+def with_weights(costs: Mapping[str, Cost], weights: Mapping[str, int], size: int) -> dict[str, Cost]:
     """Add the weights that each module reads; one that is not in ``costs``, such as a norm, reads them alone."""
     read = {name: count for name, count in weights.items() if name != UNUSED}
     return {name: costs.get(name, Cost()) + moved(size, weights=count) for name, count in read.items()}
@@ -128,7 +129,7 @@ def clip_layers(config: ClipConfig, side: int, views: int, size: int) -> dict[st
         name = f"{CLIP}.transformer.layers.{layer}"
         found[f"{name}.self_attn"] = through + attn
         found[f"{name}.mlp"] = through + _perceptron(rows, width, inner)
-    return _with_weights(found, clip_parameters(config), size)
+    return with_weights(found, clip_parameters(config), size)
 
 
 def projector_parameters(arch: Architecture) -> int:
@@ -145,8 +146,11 @@ def projector(arch: Architecture, side: int, views: int, size: int) -> dict[str,
     return {PROJECTOR: cost}
 
 
-def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, dict[str, Cost]]:
-    """Return the cost of one call of SAM, of CLIP and of the projector on ``views`` views of ``side_px``."""
+def vision(arch: Architecture, side_px: int, views: int, dtype: str, way: Way = ENGINE) -> dict[str, dict[str, Cost]]:
+    """Return the cost of one call of SAM, of CLIP and of the projector on ``views`` views of ``side_px``.
+
+    ``way`` is for encoders with rotary positions, and changes nothing here.
+    """
     sizes = sizes_of(arch)
     size, side = ITEM_BYTES[dtype], encoded_side(side_px, sizes.sam.patch_size)
     return {

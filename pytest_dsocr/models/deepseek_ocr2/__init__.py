@@ -1,4 +1,4 @@
-"""DeepSeek-OCR-2: a Qwen2 tower in place of CLIP, at most six crops of 768 px, no newlines and no mosaic."""
+"""DeepSeek-OCR-2: a Qwen2 tower instead of CLIP, at most six crops of 768 px, no newlines and no mosaic."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ FAMILY = replace(
     ),
     encoder=DeepEncoder2,
     model="pytest_dsocr.models.deepseek_ocr2.model:DeepseekOCR2",
-    fast_model="",
+    fast_model="pytest_dsocr.models.deepseek_ocr2.fast:FastDeepseekOCR2",
     cost="pytest_dsocr.models.deepseek_ocr2.cost",
     mistakes="pytest_dsocr.models.deepseek_ocr2.mistakes:encoder_mistakes",
     embedded={},

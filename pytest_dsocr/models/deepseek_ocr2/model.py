@@ -1,5 +1,7 @@
 """DeepSeek-OCR-2 in the engine: SAM, a Qwen2 tower that reads its features with learned queries, and a projector."""
 
+from typing import Any
+
 from torch import Tensor
 
 from pytest_dsocr.engine.model import Core, EngineModel
@@ -37,6 +39,12 @@ class DeepseekOCR2(EngineModel):
     def qwen2(self, sam: Tensor) -> Tensor:
         """Read SAM's features ``[N, c, h, w]`` with the learned queries: ``[N, h * w, c]``."""
         return self.model.qwen2_model(sam)
+
+    def block_arguments(self, stage: str, x_BTC: Tensor) -> tuple[Any, ...]:
+        """Return what the blocks of a stage take besides ``x_BTC``: in the tower, rotary positions and its mask."""
+        if stage != "qwen2":
+            return super().block_arguments(stage, x_BTC)
+        return self.model.qwen2_model.model.model.block_arguments(x_BTC)
 
     def projector(self, qwen2: Tensor) -> Tensor:
         """Project ``[N, h * w, c]`` to the decoder's width: ``[N, h * w, C]``."""

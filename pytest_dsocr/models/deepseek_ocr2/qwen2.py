@@ -75,20 +75,22 @@ class Layers(Rotary):
         self.norm = RmsNorm(config.dim, config.rms_norm_eps)
 
     def forward(self, x_BTC: Tensor) -> Tensor:
-        rope = Rope(self.inv_freq, self.positions(x_BTC), x_BTC.dtype)
-        mask = self.mask(x_BTC)
+        rope, mask = self.block_arguments(x_BTC)
         for layer in self.layers:
             x_BTC = layer(x_BTC, rope, mask)
         return self.norm(x_BTC)
 
-    def positions(self, x_BTC: Tensor) -> Tensor:
-        """Return the positions ``[1, T]``, which do not restart at the queries."""
-        return torch.arange(x_BTC.shape[1], device=x_BTC.device)[None]
-
-    def mask(self, x_BTC: Tensor) -> Tensor:
-        """Return the additive mask ``[T, T]``: 0 where a row attends, otherwise the dtype's lowest value."""
+    def block_arguments(self, x_BTC: Tensor) -> tuple[Rope, Tensor]:
+        """Return the rotation, and the mask ``[T, T]``: 0 where a row attends, otherwise the dtype's lowest value."""
+        rope = Rope(self.inv_freq, positions(x_BTC.shape[1], x_BTC.device), x_BTC.dtype)
         hidden = ~visible(x_BTC.shape[1] // 2, x_BTC.device)
-        return hidden.new_zeros(hidden.shape, dtype=x_BTC.dtype).masked_fill_(hidden, torch.finfo(x_BTC.dtype).min)
+        mask = hidden.new_zeros(hidden.shape, dtype=x_BTC.dtype)
+        return rope, mask.masked_fill_(hidden, torch.finfo(x_BTC.dtype).min)
+
+
+def positions(count: int, device: torch.device) -> Tensor:
+    """Return the positions ``[1, count]``, which do not restart at the queries."""
+    return torch.arange(count, device=device)[None]
 
 
 def visible(count: int, device: torch.device) -> Tensor:

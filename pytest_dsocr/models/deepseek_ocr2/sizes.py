@@ -1,4 +1,4 @@
-"""Sizes of DeepSeek-OCR-2's encoder, SAM and the Qwen2 tower, in the form of its ``vision_config``; imports no torch."""
+"""Sizes of DeepSeek-OCR-2's encoder, SAM and the Qwen2 tower, as in its ``vision_config``; imports no torch."""
 
 from __future__ import annotations
 

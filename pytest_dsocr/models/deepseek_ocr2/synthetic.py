@@ -11,4 +11,4 @@ _SMALL_ENCODER = DeepEncoder2.of(
 _ENCODERS = {"tiny": _SMALL_ENCODER, "small": _SMALL_ENCODER}
 
 SIZES = {name: (_ENCODERS.get(name, DeepEncoder2.published()), decoder) for name, (_, decoder) in OF_LIKE.items()}
-"""Those of DeepSeek-OCR with another encoder."""
+"""Sizes of DeepSeek-OCR's decoders, with this encoder."""

@@ -4,6 +4,7 @@ from typing import cast
 
 from pytest_dsocr.contract.presets import encoded_side
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, attention, moved, product
+from pytest_dsocr.cost.decoder import Way
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr.cost import sam_activations, sam_layers, sam_parameters
 
@@ -13,7 +14,7 @@ from .sizes import QueryEncoder
 TOWER, PROJECTOR = "model.qwen2_model", "model.projector"
 
 
-def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, dict[str, Cost]]:
+def vision(arch: Architecture, side_px: int, views: int, dtype: str, way: Way) -> dict[str, dict[str, Cost]]:
     """Return the cost of one call of each stage."""
     sizes, size = cast(QueryEncoder, arch.encoder), ITEM_BYTES[dtype]
     places, width = encoded_side(side_px, sizes.patch_px) ** 2, sizes.tower.width
