@@ -141,7 +141,8 @@ def _read(actual: SubjectResult, output: Iterator[Comparison]) -> Iterator[Compa
     verdict = Verdict.MATCH if text.verdict is Verdict.WRONG and actual.text == actual.text_of_tokens else text.verdict
     agrees = "agrees" if verdict is not Verdict.WRONG else "disagrees"
     measured = f"{agrees} with the subject's own {steps} steps, which equal the reference's"
-    yield Comparison("read", verdict, measured)
+    retraced = f"; {actual.retraced}" if verdict is Verdict.WRONG and actual.retraced else ""
+    yield Comparison("read", verdict, f"{measured}{retraced}")
     yield text
     yield from output
 

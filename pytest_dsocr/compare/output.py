@@ -195,7 +195,7 @@ def compare_output(
         yield from found
         return
     own = list(_compared(actual, tie.continued, limits))
-    yield _read(own[0], tie.step)
+    yield _read(own[0], tie.step, actual.retraced)
     astray = tie.astray(expected)
     for one, follows in zip(found, own, strict=True):
         yield one if one.verdict is not Verdict.WRONG else _after_tie(one, follows, tie.step, astray)
@@ -224,10 +224,11 @@ def _limit(actual: SubjectResult | Output, expected: Output) -> str:
     return f"stopped at {own} limit of tokens, as the server says (finish_reason: length); "
 
 
-def _read(own: Comparison, step: int) -> Comparison:
-    agrees = "disagrees" if own.verdict is Verdict.WRONG else "agrees"
+def _read(own: Comparison, step: int, retraced: str) -> Comparison:
+    is_wrong = own.verdict is Verdict.WRONG
+    agrees = "disagrees" if is_wrong else "agrees"
     measured = f"{agrees} with the subject's own steps, which leave the reference's at a tie at step {step}"
-    return Comparison("read", own.verdict, measured)
+    return Comparison("read", own.verdict, f"{measured}; {retraced}" if is_wrong and retraced else measured)
 
 
 def _after_tie(comparison: Comparison, own: Comparison, step: int, astray: Sequence[TextDefect]) -> Comparison:

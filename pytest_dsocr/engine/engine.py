@@ -22,7 +22,7 @@ from pytest_dsocr.engine.pipeline import DecodeState, Pipeline, Vision, generate
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.result import Counts, PageResult
 from pytest_dsocr.engine.stages import Instrument, Stages
-from pytest_dsocr.layers.attention import attention_function
+from pytest_dsocr.layers.attention import attention_function, check_flash_attention
 from pytest_dsocr.layers.cache import KVCache
 from pytest_dsocr.models.spec import ModelSpec, load
 
@@ -94,6 +94,8 @@ class Engine(Generic[CacheT]):
         """
         place, number_type, attend = device_named(device), dtype_named(dtype), attention_function(attention)
         checkpoint = resolve(path_or_name)
+        if attention == "flash_attention_2" and place.type == "cuda":
+            check_flash_attention(checkpoint.architecture.decoder.head_dim, place)
         kind = _model_class(engine, checkpoint.architecture.family)
         model = kind.empty(checkpoint.architecture, attend, place, number_type, round_rope=round_rope)
         checkpoint.load_into(model, on_progress=on_progress)

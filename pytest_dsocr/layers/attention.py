@@ -66,6 +66,29 @@ def attention_function(name: str) -> AttentionFunction:
     return ATTENTION[name]
 
 
+LARGEST_ERROR = 5e-2
+"""Relative error of a fused kernel in bf16 above which its build is broken; a right one has 5e-3."""
+
+
+def check_flash_attention(head_dim: int, device: torch.device) -> None:
+    """Compare flash-attn's kernel with eager attention in bf16, on the device where it will run.
+
+    Some builds have a few widths of heads only, and compute with anything for the others, without an error.
+
+    Raises:
+        DsocrError: if the installed build does not attend over heads of ``head_dim`` channels.
+    """
+    source = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn((1, 1, 8, head_dim), generator=source).to(device, torch.bfloat16) for _ in range(3))
+    expected, found = eager(q, k, v, None).float(), flash_attention_2(q, k, v, None).float()
+    error = float((found - expected).norm() / expected.norm())
+    if not error < LARGEST_ERROR:
+        raise DsocrError(
+            f"the installed flash-attn attends wrongly over heads of {head_dim} channels: relative error {error:.1e}; "
+            "install a build with that width, or choose eager or sdpa"
+        )
+
+
 def _flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     attend = _flash_attn_package().flash_attn_func
     return attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), causal=True).transpose(1, 2)

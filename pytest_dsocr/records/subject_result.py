@@ -146,6 +146,8 @@ class SubjectResult:
     checkpoint's tokenizer and the vendor's rules turn the tokens into it."""
     left_at: int | None = None
     """Step at which ``read`` left the subject's own choices by a tie; ``continued`` is then what it read."""
+    retraced: str = ""
+    """Extent, in words, to which the subject's own steps lead to ``text``, if they do not lead to its end."""
     ends: bool = True
     """Whether the subject's policy ends the output where the reference's tokens end, as far as it reports this."""
     text_of_tokens: str | None = None

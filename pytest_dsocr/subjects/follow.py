@@ -1,5 +1,6 @@
 """Questions to a subject about one case: steps along the reference's tokens, then free decoding if tokens differ."""
 
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -35,7 +36,7 @@ from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, CheckedSubject
 from pytest_dsocr.subjects.forced_steps import OnToken, forced_steps, go_on, nobody, steps_along, without_padding
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView, TextSubject
-from pytest_dsocr.subjects.retrace import Retracer, TieLimits
+from pytest_dsocr.subjects.retrace import UNSEEN, Retracer, TieLimits
 
 
 def run_teacher_forced(
@@ -202,9 +203,25 @@ class _Following:
             return
         with suppress(NotOfferedError):
             found = Retracer.of(self.asked, self.case, *self.page, self.tokenizer, self.limits).along(text)
-            if found.is_whole and found.ties:
+            left_at = found.left_at(self.expected.token_ids)
+            if found.is_whole and (found.ties or self._ties(left_at, found.tokens)):
                 output = Output.of(self.tokenizer.decode(found.tokens), self.case.page, self.case.family.form)
-                self.learn(continued=output, left_at=found.ties[0].step)
+                self.learn(continued=output, left_at=left_at)
+            else:
+                self.learn(retraced=found.words)
+
+    def _ties(self, step: int, tokens: Sequence[int]) -> bool:
+        """Return whether the token at ``step`` tied with the best one when the steps followed the reference's tokens.
+
+        Kernels that differ from call to call may choose another token of a tie when the steps are taken again.
+        """
+        forced = self.answer.forced or ()
+        if self.limits is None or not step < min(len(forced), len(tokens)):
+            return False
+        best = forced[step].best
+        logits = dict(zip(best.ids, best.logits, strict=True))
+        gap = best.logits[0] - logits.get(tokens[step], -math.inf)
+        return gap <= UNSEEN * self.limits.ties * self.limits.ulp(best.logits[0])
 
     @contextmanager
     def _watched(self, inputs: Mapping[str, Tensor]) -> Iterator[None]:

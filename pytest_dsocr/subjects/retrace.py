@@ -60,6 +60,12 @@ class Retraced:
     is_whole: bool
     """Whether the steps lead to the end of the text, and end there."""
 
+    def left_at(self, expected: Sequence[int]) -> int:
+        """Return the step of the first tie; without one, the first step that is not as ``expected``."""
+        apart = (k for k, pair in enumerate(zip(self.tokens, expected, strict=False)) if pair[0] != pair[1])
+        shorter = min(len(self.tokens), len(expected))
+        return self.ties[0].step if self.ties else next(apart, shorter)
+
     @property
     def words(self) -> str:
         """Result in words."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.layers.attention import AttentionFunction, attention_function, eager, sdpa
+from pytest_dsocr.layers.attention import AttentionFunction, attention_function, check_flash_attention, eager, sdpa
 
 HEAD = 128  # of the decoder, and all that some builds of flash-attn have
 
@@ -70,6 +70,18 @@ def test_absent_flash_attn_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "flash_attn", None)
     with pytest.raises(DsocrError, match=r"install pytest-dsocr\[gpu\] or choose eager or sdpa"):
         attention_function("flash_attention_2")
+
+
+def test_a_build_without_this_width_of_heads_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def only_wide(q: Tensor, k: Tensor, v: Tensor, **options: bool) -> Tensor:
+        return flash_attn_func(q, k, v, **options) if q.shape[-1] == HEAD else torch.zeros_like(q)
+
+    module = ModuleType("flash_attn")
+    vars(module)["flash_attn_func"] = only_wide
+    monkeypatch.setitem(sys.modules, "flash_attn", module)
+    check_flash_attention(HEAD, torch.device("cpu"))
+    with pytest.raises(DsocrError, match="heads of 64 channels"):
+        check_flash_attention(64, torch.device("cpu"))
 
 
 def _random(length: int, *heads: int) -> list[Tensor]:

@@ -1,16 +1,20 @@
 """A text that is read in another way than by steps: right if ties explain it, and wrong otherwise."""
 
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from pytest_dsocr.compare.case import compare_observations
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.named import first_pages
 from pytest_dsocr.records.case import Case, make_case
@@ -26,6 +30,7 @@ TOKENS, TIE = 24, 20
 """Number of tokens, and the step at which eager and fused attention part on this page in bf16."""
 
 
+@cache
 def in_bfloat16(attention: str) -> Engine[Any]:
     return Engine.from_checkpoint("synthetic:tiny", dtype="bfloat16", attention=attention)
 
@@ -57,6 +62,26 @@ class ReadsOtherwise(EngineSubject):
         return self.text or other.read(page, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens)
 
 
+class VariesByCall(ReadsOtherwise):
+    """Takes steps with eager attention the first time, and with fused attention afterwards, as it reads."""
+
+    prefills = 0
+    is_sure = False
+    """Whether the first steps have no ties."""
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> DecodeState[Any]:
+        self.prefills += 1
+        if self.prefills > 1:
+            self.engine = in_bfloat16("sdpa")
+        return super().prefill(inputs, vision_fusion)
+
+    def step(self, state: Any, token: int) -> Tensor:
+        logits = super().step(state, token)
+        if self.is_sure and self.prefills == 1:
+            logits[logits.argmax()] += 10
+        return logits
+
+
 def verdicts(
     subject: EngineSubject, case: Case, expected: ReferenceResult, limits: Tolerances | None
 ) -> dict[str, Verdict]:
@@ -71,6 +96,16 @@ def test_a_reading_may_leave_its_own_steps_by_a_tie(eager: Engine[Any], case: Ca
     tied = {"tokens": Verdict.MATCH, "read": Verdict.MATCH, "text": Verdict.TIE_FLIP}
     assert verdicts(ReadsOtherwise(eager), case, expected, LIMITS) == tied
     assert verdicts(ReadsOtherwise(eager), case, expected, None)["read"] is Verdict.WRONG, "without limits of a tie"
+
+
+def test_steps_may_choose_another_token_of_a_tie_the_next_time(
+    eager: Engine[Any], case: Case, expected: ReferenceResult
+) -> None:
+    varied = {"tokens": Verdict.MATCH, "read": Verdict.MATCH, "text": Verdict.TIE_FLIP}
+    assert verdicts(VariesByCall(eager), case, expected, LIMITS) == varied
+    sure = VariesByCall(eager)
+    sure.is_sure = True
+    assert verdicts(sure, case, expected, LIMITS)["read"] is Verdict.WRONG
 
 
 def test_a_reading_that_no_tie_explains_is_wrong(eager: Engine[Any], case: Case, expected: ReferenceResult) -> None:
