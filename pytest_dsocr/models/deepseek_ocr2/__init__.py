@@ -1,6 +1,7 @@
 """DeepSeek-OCR-2: a Qwen2 tower instead of CLIP, at most six crops of 768 px, no newlines and no mosaic."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from pytest_dsocr.contract.presets import Layout, Preset, Tiling
 from pytest_dsocr.models.deepseek_ocr import FAMILY as LIKE
@@ -56,7 +57,7 @@ FAMILY = replace(
     fast_model="pytest_dsocr.models.deepseek_ocr2.fast:FastDeepseekOCR2",
     cost="pytest_dsocr.models.deepseek_ocr2.cost",
     mistakes="pytest_dsocr.models.deepseek_ocr2.mistakes:encoder_mistakes",
-    embedded={},
+    embedded={"mini": Path(__file__).parent / "mini"},
     synthetic=SIZES,
     ports=None,
     is_unmarked=False,
