@@ -101,7 +101,7 @@ class Column:
         return Draft.of("text", [part for part in parts if part])
 
     def item(self, words: Sequence[str], style: Style) -> Draft | None:
-        """Set ``words`` behind a dash."""
+        """Set ``words`` after a dash."""
         body = self.inset(style.em_px)
         lines = body.broken(words, style)
         if not self._fit(lines, style):

@@ -7,8 +7,8 @@ from random import Random
 
 from PIL import Image, ImageDraw
 
-from ci.training.canvas import Canvas, Colour
-from ci.training.column import Column, Draft
+from ci.training.canvas import Align, Canvas, Colour
+from ci.training.column import Column
 from ci.training.page import Block, Page, Rect
 from ci.training.sheet import ACCENTS, GAP_PX, GUTTER_PX, Drafts, Sheet, Writer
 from pytest_dsocr.contract.presets import Grid, Tiling, crop_count, crop_grid
@@ -52,7 +52,10 @@ def _page(rng: Random, words: Sequence[str], grid: Grid, size: tuple[int, int]) 
     for _ in range(rng.choice((0, 0, 0, 60, 200))):
         grey = rng.randint(170, 225)
         draw.point((rng.randrange(image.width), rng.randrange(image.height)), fill=(grey, grey, grey))
-    return Page(kind, image, tuple(_block(draft, canvas) for draft in drafts))
+    blocks = (
+        Block(one.label, tuple(_padded(inks, canvas) for inks in one.inks), one.text, one.words) for one in drafts
+    )
+    return Page(kind, image, tuple(blocks))
 
 
 def size_of(rng: Random, grid: Grid) -> tuple[int, int]:
@@ -78,11 +81,6 @@ def _paper(rng: Random, size: tuple[int, int]) -> Image.Image:
     ramp.putdata([(light[0] - shade, light[1] - shade, light[2] - shade) for shade in shades])
     turned = ramp.transpose(rng.choice((Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_90)))
     return turned.resize(size, Image.Resampling.NEAREST)
-
-
-def _block(draft: Draft, canvas: Canvas) -> Block:
-    rects = tuple(_padded(inks, canvas) for inks in draft.inks)
-    return Block(draft.label, rects, draft.text, draft.words)
 
 
 def _padded(inks: Iterable[Rect], canvas: Canvas) -> Rect:
@@ -144,7 +142,7 @@ def _letter(sheet: Sheet) -> Drafts:
     if rng.random() < 0.5:
         yield sheet.heading(column, most=2)
     yield sheet.spaced(column, column.lines("text", writer.address(), sheet.body))
-    side = rng.choice(("left", "right"))
+    side: Align = rng.choice(("left", "right"))
     yield sheet.spaced(column, column.text("text", ["Date:", *writer.date()], sheet.body, side))
     greeting = ["Dear", *writer.names(0, 1), writer.words(1)[0].capitalize() + ","]
     yield sheet.spaced(column, column.text("text", greeting, sheet.body))

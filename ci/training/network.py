@@ -1,7 +1,7 @@
 """The engine's own modules, run with gradients on batches; views are cut on the device, and the host waits for nothing.
 
-Shapes: B rows, P crops, V side of the whole view, T tokens, N image tokens, C channels, E experts, H x W patches,
-N heads and D channels of a head in SAM.
+Shapes: B rows, P crops, V side of the whole view, T tokens, N image tokens, C channels, E experts, H x W patches. In
+SAM, N heads and D channels of a head.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,8 @@ class FoldedAttention(SamAttention):
         keys = torch.cat([k, places.expand(batch, self.heads, -1, -1), spare], dim=-1)
         values = F.pad(v, (0, keys.shape[-1] - v.shape[-1]))
         out = F.scaled_dot_product_attention(queries, keys, values, scale=1.0)[..., : v.shape[-1]]
-        return self.proj(out.transpose(1, 2).reshape(batch, height, width, -1))
+        projected: Tensor = self.proj(out.transpose(1, 2).reshape(batch, height, width, -1))
+        return projected
 
 
 def fold(model: EngineModel) -> EngineModel:
@@ -149,7 +150,7 @@ def decode(model: EngineModel, ids: Tensor, vision: Tensor) -> tuple[Tensor, Ten
     positions = torch.arange(x_BTC.shape[1], device=x_BTC.device).expand(len(x_BTC), -1)
     rope, imbalances = Rope(core.inv_freq, positions, x_BTC.dtype), []
     for layer in core.decoder_layers():
-        x_BTC = x_BTC + layer.self_attn(layer.input_layernorm(x_BTC), rope, _NoCache())  # type: ignore[arg-type]
+        x_BTC = x_BTC + layer.self_attn(layer.input_layernorm(x_BTC), rope, _NoCache())
         normal = layer.post_attention_layernorm(x_BTC)
         if isinstance(layer.mlp, MixtureOfExperts):
             mixed, imbalance = _mix(layer.mlp, normal)

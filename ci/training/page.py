@@ -52,7 +52,7 @@ class Page:
 
     @classmethod
     def load(cls, path: Path) -> "Page":
-        """Read a shipped page, whose truth is in a JSON file beside it."""
+        """Read a shipped page; a JSON file of the same name has its truth."""
         truth = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         blocks = (
             Block(

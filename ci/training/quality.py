@@ -1,33 +1,34 @@
-"""How well a checkpoint reads pages with a known truth, and what it depends on: ``python -m ci.training.quality``."""
+"""``python -m ci.training.quality``: measure how well a checkpoint reads, and which of its parts its outputs need."""
 
 import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from functools import partial
 from statistics import fmean
 
 import tokenizers
 import torch
 from rapidfuzz.distance import Levenshtein
-from torch import nn
+from torch import Tensor, nn
 
 from ci.training.generator import generate, grid_of
 from ci.training.page import Page
-from ci.training.rows import words_of
+from ci.training.rows import TOKENIZER, words_of
 from pytest_dsocr.compare.boxes import pair_up
 from pytest_dsocr.contract.markup import Box, Markup, parse
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.places import folder_of
 from pytest_dsocr.engine.result import PageResult
 from pytest_dsocr.layers.cache import KVCache
+from pytest_dsocr.layers.rotary import Rope
+from pytest_dsocr.models.deepseek_ocr2.qwen2 import Layers
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.reference_result import SpanSeen
 
 LONGEST = 640
 """Tokens at which an output is cut off: more than the longest page takes."""
 BATCH = 32
-TOWER = "model.qwen2_model.model.model"
+TABLES = ("query_", "position", "pos_embed")
 BRANCH_ENDS = ("o_proj", "down_proj", "out_proj", "attn.proj", "lin2", "fc2")
 LAST_OF_BRANCH = tuple(f"{one}.{part}" for one in BRANCH_ENDS for part in ("weight", "bias"))
 Change = Callable[[nn.Module], None]
@@ -35,19 +36,19 @@ Change = Callable[[nn.Module], None]
 
 @dataclass(frozen=True)
 class Quality:
-    """What was found on some pages; shares are between 0 and 1."""
+    """Quality of the outputs of some pages; shares are between 0 and 1."""
 
     pages: int
     exact: float
-    """Pages with the right number of boxes."""
+    """Share of pages with the right number of boxes."""
     overlap: float
     """Mean intersection over union of boxes and their partners."""
     found: float
-    """Boxes whose partner overlaps by more than half and has the same label."""
+    """Share of boxes with a partner of the same label that overlaps by more than half."""
     character_errors: float
     """Edits of the texts, as a share of their characters."""
     ended: float
-    """Pages ended by EOS."""
+    """Share of pages that end by EOS."""
 
 
 def measure(pages: Sequence[Page], results: Sequence[PageResult], form: Engine[KVCache]) -> Quality:
@@ -86,36 +87,24 @@ def read(engine: Engine[KVCache], pages: Sequence[Page], longest: int = LONGEST)
     return [one for some in batches for one in engine.run_batch([page.image for page in some], max_new_tokens=longest)]
 
 
-def unseen(count: int, tokenizer: Path) -> list[Page]:
+def unseen(count: int) -> list[Page]:
     """Draw pages that no training sees."""
-    words = words_of(tokenizers.Tokenizer.from_file(str(tokenizer)))
+    words = words_of(tokenizers.Tokenizer.from_file(str(TOKENIZER)))
     return [generate(seed, words, grid_of(seed)) for seed in range(count)]
-
-
-def shipped_pages(subset: str) -> list[Page]:
-    """Return shipped pages with their truth."""
-    return [Page.load(path) for path in shipped(subset)]
 
 
 def changes(model: nn.Module) -> Iterator[tuple[str, Change]]:
     """Yield each part of the encoder that can be removed, and how."""
-    vectors = [name for name, one in model.named_parameters() if one.dim() == 1 and name.count(".") == 1]
-    tables = [
-        name for name, _ in model.named_parameters() if "query_" in name or "position" in name or "pos_embed" in name
-    ]
-    for name in (*vectors, *tables):
-        yield f"{name} zero", lambda one, name=name: one.get_parameter(name).data.zero_()  # type: ignore[misc]
-    lists = [(name, len(one)) for name, one in model.named_modules() if isinstance(one, nn.ModuleList)]
-    for name, count in lists:
-        if name.endswith(("layers", "blocks")) and name != "model.layers":
-            yield from ((f"{name}.{n} removed", _without(f"{name}.{n}")) for n in range(count))
-    if any(name.endswith("qwen2_model") for name, _ in model.named_modules()):
-        yield (
-            "tower's norm removed",
-            lambda one: setattr(one.get_submodule(TOWER), "norm", nn.Identity()),
-        )
-        yield "tower's mask causal", lambda one: _mask(one, lambda sees: sees.tril())
-        yield "tower's mask open", lambda one: _mask(one, torch.ones_like)
+    for name, one in model.named_parameters():
+        if (name.count(".") == 1 and one.dim() == 1) or any(table in name for table in TABLES):
+            yield f"{name} zero", lambda one, name=name: one.get_parameter(name).data.zero_()  # type: ignore[misc]
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and name.endswith(("layers", "blocks")) and name != "model.layers":
+            yield from ((f"{name}.{n} removed", _without(f"{name}.{n}")) for n in range(len(module)))
+        if isinstance(module, Layers):
+            yield f"{name}.norm removed", lambda one, name=name: setattr(one.get_submodule(name), "norm", nn.Identity())  # type: ignore[misc]
+            yield f"{name}: mask causal", lambda one, name=name: _mask(one.get_submodule(name), torch.Tensor.tril)  # type: ignore[misc]
+            yield f"{name}: mask open", lambda one, name=name: _mask(one.get_submodule(name), torch.ones_like)  # type: ignore[misc]
 
 
 def _without(name: str) -> Change:
@@ -129,27 +118,32 @@ def _without(name: str) -> Change:
     return change
 
 
-def _mask(model: nn.Module, seen: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    layers = model.get_submodule(TOWER)
-    made = layers.mask
+def _mask(layers: nn.Module, seen: Callable[[Tensor], Tensor]) -> None:
+    """Change which tokens of the tower see which."""
+    assert isinstance(layers, Layers)
+    made = layers.block_arguments
 
-    def mask(x: torch.Tensor) -> torch.Tensor:
-        hidden = ~seen(made(x) == 0).bool()
-        return hidden.new_zeros(hidden.shape, dtype=x.dtype).masked_fill_(hidden, torch.finfo(x.dtype).min)
+    def changed(x_BTC: Tensor) -> tuple[Rope, Tensor]:
+        rope, mask = made(x_BTC)
+        return rope, torch.zeros_like(mask).masked_fill_(~seen(mask == 0), torch.finfo(mask.dtype).min)
 
-    layers.mask = mask  # type: ignore[assignment]
+    layers.block_arguments = changed  # type: ignore[method-assign]
 
 
-def ablate(checkpoint: str, pages: Sequence[Page], device: str, dtype: str, longest: int) -> Iterator[tuple[str, int]]:
+def ablate(load: Callable[[], Engine[KVCache]], pages: Sequence[Page], longest: int) -> Iterator[tuple[str, int]]:
     """Yield each part that was removed, and how many outputs changed."""
-    made = lambda: Engine.from_checkpoint(checkpoint, device=device, dtype=dtype, attention="sdpa", instrument="off")  # noqa: E731
-    engine = made()
+    engine = load()
     intact = [one.token_ids for one in read(engine, pages, longest)]
-    for name, change in [*changes(engine.model)]:  # type: ignore[arg-type]
-        engine = made()
-        change(engine.model)  # type: ignore[arg-type]
+    for name, change in [*changes(_module(engine))]:
+        engine = load()
+        change(_module(engine))
         found = [one.token_ids for one in read(engine, pages, longest)]
         yield name, sum(a != b for a, b in zip(found, intact, strict=True))
+
+
+def _module(engine: Engine[KVCache]) -> nn.Module:
+    assert isinstance(engine.model, nn.Module)
+    return engine.model
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -162,25 +156,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--longest", type=int, default=LONGEST, help="tokens of an output in ablations")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--out", type=Path, help="JSON file for what was found")
     given = parser.parse_args(arguments)
-    tokenizer = folder_of(given.checkpoint) / "tokenizer.json"
-    engine = Engine.from_checkpoint(
-        given.checkpoint, device=given.device, dtype=given.dtype, attention="sdpa", instrument="off"
-    )
-    sets = {f"unseen {given.unseen}": unseen(given.unseen, tokenizer)} if given.unseen else {}
-    sets |= {subset: shipped_pages(subset) for subset in given.shipped}
-    told: dict[str, object] = {}
+    load = partial(
+        Engine.from_checkpoint,
+        given.checkpoint, device=given.device, dtype=given.dtype, attention="sdpa", instrument="off",
+    )  # fmt: skip
+    sets = {f"unseen {given.unseen}": unseen(given.unseen)} if given.unseen else {}
+    sets |= {subset: [Page.load(path) for path in shipped(subset)] for subset in given.shipped}
     for name, pages in sets.items():
-        told[name] = asdict(measure(pages, read(engine, pages), engine))
-        print(name, json.dumps(told[name]), flush=True)
-    if given.ablate:
-        pages = unseen(given.ablate, tokenizer)
-        for name, changed in ablate(given.checkpoint, pages, given.device, given.dtype, given.longest):
-            told[name] = changed
-            print(f"{name}: {changed} of {given.ablate} changed", flush=True)
-    if given.out:
-        given.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        engine = load()
+        print(name, json.dumps(asdict(measure(pages, read(engine, pages), engine))), flush=True)
+    for name, changed in ablate(load, unseen(given.ablate), given.longest) if given.ablate else ():
+        print(f"{name}: {changed} of {given.ablate} texts changed", flush=True)
     return 0
 
 

@@ -9,61 +9,51 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+import tokenizers
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from ci.training.network import arrange, decode, encode, fold, views_of
-from ci.training.rows import NUMBERS, Batch, Pages, number_ids
+from ci.training.rows import NUMBERS, TOKENIZER, Batch, Pages, number_ids
 from ci.training.start import begin
 from pytest_dsocr.engine.model import EngineModel, model_class
+from pytest_dsocr.engine.places import MINI_FOLDER
+from pytest_dsocr.engine.portable import write_checkpoint
 from pytest_dsocr.engine.weights import read_weights
 from pytest_dsocr.layers.attention import sdpa
 from pytest_dsocr.models.architecture import Architecture
 
-STATE_FILES = 3
-LOG_EVERY = 10
-WORD_WEIGHT, BALANCE_WEIGHT, TEACHER_WEIGHT = 2.0, 0.02, 2.0
+LOG_EVERY, MOST_STEPS = 10, 10**6
+LEVEL_SHARE, LAST_RATE = 0.6, 0.15
+"""Share of the time after which the learning rate falls, and its factor at the end."""
+TAUGHT, LEAD_FROM, LEAD_UP_TO = 0.8, 0.05, 0.3
+"""Shares of the time: the teacher is imitated up to the first.
+
+The decoder reads the teacher's tokens up to the second, and only the model's own from the third on.
+"""
+WORD_WEIGHT, BALANCE_WEIGHT, TEACHER_WEIGHT, WEIGHT_DECAY = 2.0, 0.02, 2.0, 0.02
 COORDINATE_SPREAD = 1.0
 """Standard deviation of a coordinate's target, in 1/999 of the page: neighbours are nearly right."""
 POOL = 64
+"""Number of earlier steps from which the decoder rehearses."""
+SEED = 1
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained, from what, and how fast it learns. Shares are of the steps or, if it ends first, the time."""
+    """A model to train, and for how long."""
 
     architecture: Architecture
-    tokenizer_file: Path
-    start: Path
-    """A folder of weights; what has the same name and shape is taken over."""
     teacher: Path | None = None
-    """A checkpoint whose vision tokens are imitated at first, of a model with the same decoder."""
-    steps: int = 100_000
+    """A checkpoint with the same decoder, which has vision tokens to imitate at first."""
     minutes: float = 8.0
     batch_pages: int = 16
-    """Of each process."""
+    """Pages of a step, for each process."""
     learning_rate: float = 1e-3
-    last_rate: float = 0.1
-    """Factor of the learning rate at the end."""
-    level_share: float = 0.6
-    """Share after which the learning rate falls."""
     warmup_steps: int = 100
-    lead: tuple[float, float] = (0.05, 0.3)
-    """The decoder reads the teacher's tokens up to the first share, and only the model's own from the second on."""
-    taught: float = 0.8
-    """Share after which the teacher is not imitated any more."""
-    rehearsals: int = 1
-    """Steps in which the decoder alone learns, from vision tokens of earlier steps."""
-    weight_decay: float = 0.02
-    seed: int = 1
-    first_step: int = 0
-    """Number of the first step: pages follow from it."""
-    grids: tuple[tuple[int, int], ...] = ()
-    """Grids of the pages; by the generator's shares if empty."""
 
 
 class Flat:
@@ -102,41 +92,41 @@ class Training:
     def __init__(self, recipe: Recipe, device: torch.device) -> None:
         self.recipe, self.device, self.step, self.done, self.begun = recipe, device, 0, 0.0, time.monotonic()
         on_gpu = device.type == "cuda"
-        self.dtype = torch.bfloat16 if on_gpu else torch.float32
-        model = _empty(recipe.architecture, torch.float32, torch.device("cpu"))
-        self.new = begin(model, read_weights(recipe.start), recipe.seed)
+        dtype = torch.bfloat16 if on_gpu else torch.float32
+        model = _empty(recipe.architecture)
+        begin(model, read_weights(MINI_FOLDER), SEED)
         self.model = fold(model.to(device)).requires_grad_()
         named = [*self.model.named_parameters()]
-        decayed = [one for name, one in named if one.dim() > 1 and "embed" not in name and "query" not in name]
-        held = {id(one) for one in decayed}
-        self.flats = [Flat(decayed), Flat([one for _, one in named if id(one) not in held])]
-        self.names = [[name for name, one in named if (id(one) in held) == is_held] for is_held in (True, False)]
-        self.model.to(self.dtype)
-        groups = [{"params": [flat.master], "weight_decay": decay * recipe.weight_decay}
-                  for flat, decay in zip(self.flats, (1, 0), strict=True)]  # fmt: skip
+        decayed = {name for name, one in named if one.dim() > 1 and "embed" not in name and "query" not in name}
+        self.flats = [Flat([one for name, one in named if (name in decayed) == is_in]) for is_in in (True, False)]
+        self.model.to(dtype)
+        groups = [{"params": [flat.master], "weight_decay": decay}
+                  for flat, decay in zip(self.flats, (WEIGHT_DECAY, 0.0), strict=True)]  # fmt: skip
         self.optimiser = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=(0.9, 0.97), fused=on_gpu)
-        self.numbers: Tensor | None = None
-        self.teacher = _teacher(recipe.teacher, self.dtype, device) if recipe.teacher else None
+        self.tokenizer = tokenizers.Tokenizer.from_file(str(TOKENIZER))
+        self.numbers = torch.tensor(number_ids(self.tokenizer), device=device)
+        self.teacher = _teacher(recipe.teacher).to(device, dtype) if recipe.teacher else None
         self.pool: list[tuple[Tensor, Batch]] = []
-        self.draw = Random(recipe.seed)
+        self.draw = Random(SEED)
 
     def rate(self) -> float:
         """Return the learning rate."""
-        left = (1 - self.done) / max(1 - self.recipe.level_share, 1e-6)
-        factor = self.recipe.last_rate + (1 - self.recipe.last_rate) * min(1.0, max(0.0, left))
+        left = (1 - self.done) / (1 - LEVEL_SHARE)
+        factor = LAST_RATE + (1 - LAST_RATE) * min(1.0, max(0.0, left))
         return self.recipe.learning_rate * factor * min(1.0, (self.step + 1) / self.recipe.warmup_steps)
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """Take one step on a batch that is on the device; return its losses, still there."""
+        """Take a step on a batch that is on the device, and one of the decoder alone on an earlier batch's tokens.
+
+        Returns the losses of the first, which stay on the device.
+        """
         found, vision = self.losses(batch)
         self._update(found["loss"])
         if len(self.pool) == POOL:
             self.pool.pop(self.draw.randrange(POOL))
         self.pool.append((vision.detach(), batch._replace(pages=batch.pages[:0])))
-        for _ in range(self.recipe.rehearsals):
-            vision, kept = self.draw.choice(self.pool)
-            again = self._of_output(vision, kept)
-            self._update(again["text"] + again["coordinates"] + BALANCE_WEIGHT * again["imbalance"])
+        again = self._of_output(*self.draw.choice(self.pool))
+        self._update(again["text"] + again["coordinates"] + BALANCE_WEIGHT * again["imbalance"])
         self.step += 1
         return found
 
@@ -145,13 +135,12 @@ class Training:
         crops, wholes = views_of(batch)
         own = self._vision(self.model, batch, crops, wholes)
         read, apart = own, own.new_zeros(())
-        weight = TEACHER_WEIGHT * max(0.0, 1 - self.done / self.recipe.taught) if self.recipe.taught else 0.0
+        weight = TEACHER_WEIGHT * max(0.0, 1 - self.done / TAUGHT)
         if self.teacher is not None and weight:
             with torch.no_grad():
-                shown = self._vision(self.teacher, batch, crops, wholes, arranged_as=self.model)
+                shown = self._vision(self.teacher, batch, crops, wholes)
             apart = _apart(own.float(), shown.float())
-            first, last = self.recipe.lead
-            lead = min(1.0, max(0.0, (last - self.done) / max(last - first, 1e-6)))
+            lead = min(1.0, max(0.0, (LEAD_UP_TO - self.done) / (LEAD_UP_TO - LEAD_FROM)))
             led = torch.rand(len(own), generator=torch.Generator().manual_seed(self.step)) < lead
             read = torch.where(led.to(self.device, non_blocking=True)[:, None, None], shown, own)
         found = self._of_output(read, batch)
@@ -165,16 +154,15 @@ class Training:
         )  # fmt: skip
         return found, read
 
-    def _vision(self, model: EngineModel, batch: Batch, crops: Tensor, wholes: Tensor,
-                arranged_as: EngineModel | None = None) -> Tensor:  # fmt: skip
+    def _vision(self, model: EngineModel, batch: Batch, crops: Tensor, wholes: Tensor) -> Tensor:
         of_crops = encode(model, crops) if len(crops) else crops.new_zeros((0, 1, 1))
-        return arrange(arranged_as or model, batch, of_crops, encode(model, wholes))
+        return arrange(self.model, batch, of_crops, encode(model, wholes))
 
     def _of_output(self, vision: Tensor, batch: Batch) -> dict[str, Tensor]:
         hidden, imbalance = decode(self.model, batch.ids, vision)
         hidden = hidden.flatten(0, 1)
         texts = self.model.lm_head(hidden[batch.text_at])
-        numbers = self.model.lm_head(hidden[batch.number_at]).log_softmax(dim=-1)[:, self._numbers()]
+        numbers = self.model.lm_head(hidden[batch.number_at]).log_softmax(dim=-1)[:, self.numbers]
         right, asked = numbers.argmax(dim=-1), max(len(batch.number), 1)
         return {
             "text": F.cross_entropy(texts, batch.text),
@@ -183,14 +171,6 @@ class Training:
             "text right": (texts.argmax(dim=-1) == batch.text).float().mean(),
             "box error": (right - batch.number).abs().sum() / asked,
         }
-
-    def _numbers(self) -> Tensor:
-        if self.numbers is None:
-            import tokenizers
-
-            ids = number_ids(tokenizers.Tokenizer.from_file(str(self.recipe.tokenizer_file)))
-            self.numbers = torch.tensor(ids, device=self.device)
-        return self.numbers
 
     def _update(self, loss: Tensor) -> None:
         loss.backward()
@@ -214,62 +194,46 @@ class Training:
         """Average the losses over all processes, and move the share that is done. The host waits here."""
         values = torch.stack([value.detach().float() for value in found.values()])
         passed = (time.monotonic() - self.begun) / 60 / self.recipe.minutes
-        values = torch.cat([values, values.new_tensor([max(passed, self.step / self.recipe.steps)])])
+        values = torch.cat([values, values.new_tensor([passed])])
         if dist.is_initialized():
             dist.all_reduce(values)
             values /= dist.get_world_size()
         *losses, self.done = values.tolist()
         return dict(zip(found, losses, strict=True))
 
-    def state(self) -> dict[str, Tensor]:
-        """Return the float32 weights."""
-        pairs = zip(self.names, self.flats, strict=True)
-        return {name: value for names, flat in pairs for name, value in zip(names, flat.values, strict=True)}
-
     def save(self, folder: Path) -> None:
-        """Write the float32 weights in a few files."""
-        folder.mkdir(parents=True, exist_ok=True)
-        state = {name: value.detach().cpu().clone() for name, value in sorted(self.state().items())}
-        for n in range(STATE_FILES):
-            part = {name: state[name] for name in [*state][n::STATE_FILES]}
-            save_file(part, folder / f"model-{n + 1:05}-of-{STATE_FILES:05}.safetensors")
+        """Write a checkpoint in bf16."""
+        state = {name: one.detach().to("cpu", torch.bfloat16) for name, one in self.model.named_parameters()}
+        write_checkpoint(folder, self.recipe.architecture, state, self.tokenizer)
 
 
 def train(training: Training, workers: int) -> Iterator[str]:
-    """Take steps until the last one, or the end of the time; yield lines about the losses."""
-    recipe, rank, world = training.recipe, *_place()
-    pages = Pages(
-        recipe.architecture.family, recipe.tokenizer_file, recipe.batch_pages, rank, world, grids=recipe.grids
-    )
+    """Take steps until the time is over; yield lines about the losses."""
+    recipe = training.recipe
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    pages = Pages(recipe.architecture.family, recipe.batch_pages, rank, world)
     loader = DataLoader(
-        pages, batch_size=None, sampler=range(recipe.first_step, recipe.first_step + recipe.steps), num_workers=workers,
+        pages, batch_size=None, sampler=range(MOST_STEPS), num_workers=workers,
         pin_memory=training.device.type == "cuda", prefetch_factor=2 if workers else None,
     )  # fmt: skip
-    batches, since = iter(loader), time.monotonic()
     training.begun = time.monotonic()
-    for drawn in batches:
+    for drawn in loader:
         found = training.learn(drawn.to(training.device))
-        is_last = training.step == recipe.steps
-        if is_last or training.step % LOG_EVERY == 0 or training.step == 1:
+        if training.step % LOG_EVERY == 0 or training.step == 1:
             told = ", ".join(f"{name} {value:.3f}" for name, value in training.look(found).items())
-            passed, since = time.monotonic() - since, time.monotonic()
-            yield f"step {training.step} ({training.done:.0%}, {passed:.1f} s, rate {training.rate():.1e}): {told}"
-        if is_last or training.done >= 1:
+            yield f"step {training.step} ({training.done:.0%}, rate {training.rate():.1e}): {told}"
+        if training.done >= 1:
             break
 
 
-def _place() -> tuple[int, int]:
-    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+def _empty(arch: Architecture) -> EngineModel:
+    return model_class(arch).empty(arch, sdpa, torch.device("cpu"), torch.float32)
 
 
-def _empty(arch: Architecture, dtype: torch.dtype, device: torch.device) -> EngineModel:
-    return model_class(arch).empty(arch, sdpa, device, dtype)
-
-
-def _teacher(folder: Path, dtype: torch.dtype, device: torch.device) -> EngineModel:
-    model = _empty(Architecture.from_folder(folder), torch.float32, torch.device("cpu"))
+def _teacher(folder: Path) -> EngineModel:
+    model = _empty(Architecture.from_folder(folder))
     model.load_state_dict(read_weights(folder))
-    return fold(model.to(device, dtype))
+    return fold(model)
 
 
 def _apart(own: Tensor, shown: Tensor) -> Tensor:
@@ -278,7 +242,7 @@ def _apart(own: Tensor, shown: Tensor) -> Tensor:
 
 
 def _near(values: Tensor) -> Tensor:
-    """Return a target over all coordinates for each of ``values``: most on it, the rest beside it."""
+    """Return a target over all coordinates for each of ``values``: most on the value, the rest on its neighbours."""
     distance = torch.arange(NUMBERS, device=values.device) - values[:, None]
     weights = torch.exp(-0.5 * (distance / COORDINATE_SPREAD) ** 2)
     return weights / weights.sum(dim=1, keepdim=True)

@@ -20,7 +20,7 @@ Drafts = Iterator[Draft | None]
 
 
 class Writer:
-    """Writes words in no order until ``left`` of them are spent; what was begun is finished."""
+    """A source of random words, of which ``left`` are still to be written. A sentence is always finished."""
 
     def __init__(self, rng: Random, words: Sequence[str], left: int) -> None:
         self.rng, self.left = rng, left
@@ -92,9 +92,9 @@ class Writer:
         """Return the cells of a table: headings, then a word or two and numbers; of a ``bill`` things and prices."""
         any_number = (self.number, self.amount, self.percentage)
         kinds = [self.number, self.amount] if bill else [self.rng.choice(any_number) for _ in range(columns - 1)]
-        head = [self.names(1, 1) for _ in range(columns)]
+        head: Lines = [self.names(1, 1) for _ in range(columns)]
         self.left -= (rows - 1) * (columns - 1)
-        return [head] + [[self.names(1, 2), *([kind()] for kind in kinds)] for _ in range(rows - 1)]
+        return [head, *([self.names(1, 2), *([kind()] for kind in kinds)] for _ in range(rows - 1))]
 
 
 class Sheet:
@@ -133,7 +133,7 @@ class Sheet:
         return replace(self.body, em_px=em_px, pitch_px=pitch_px, bold=bold, slant=slant, ink=ink, space=space)
 
     def column(self) -> Column:
-        """Return the column between header and footer, begun at some height."""
+        """Return the column between header and footer. It starts at a random height."""
         edge = 1.5 * self.small.pitch_px
         column = Column(self.canvas, self.page.left, self.page.top + edge, self.page.right, self.page.bottom - edge)
         column.top += self.rng.uniform(0, 0.2) * column.room
@@ -147,7 +147,8 @@ class Sheet:
     def header(self) -> Drafts:
         """Write a header, or not."""
         if self.rng.random() >= 0.6:
-            words, align = self.writer.names(1, 2), self.rng.choice(("left", "right"))
+            words = self.writer.names(1, 2)
+            align: Align = self.rng.choice(("left", "right"))
             yield Column(*self._edge(self.page.top)).text("header", words, self.small, align)
 
     def footer(self) -> Drafts:

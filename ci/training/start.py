@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.engine.model import EngineModel
+from pytest_dsocr.models.deepseek_ocr2.qwen2 import Attention, Tower
+from pytest_dsocr.models.deepseek_ocr2.sizes import QUERIES
 
 LAST_OF_BRANCH = ("o_proj.weight", "down_proj.weight", "out_proj.weight", "fc2.weight", "lin2.weight")
 BRANCH_SCALE, EMBEDDING_STD, HEAD_STD = 0.3, 0.3, 0.02
@@ -18,23 +20,21 @@ SAM_SIZE = 2.3
 """Root mean square of SAM's features in mini; a tower's last norm makes it 1."""
 
 
-def begin(model: EngineModel, trained: Mapping[str, Tensor], seed: int) -> list[str]:
-    """Fill ``model`` from ``trained`` where name and shape are the same; return the names of the other parameters."""
-    random, new = torch.Generator().manual_seed(seed), []
+def begin(model: EngineModel, trained: Mapping[str, Tensor], seed: int) -> None:
+    """Fill ``model`` from ``trained`` where name and shape are the same, and the rest with a guess."""
+    random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name in trained and trained[name].shape == parameter.shape:
                 parameter.copy_(trained[name])
             else:
                 parameter.copy_(_initial(name, parameter, random))
-                new.append(name)
                 wider = trained.get(name)
                 if wider is not None and name.endswith("projector.layers.weight") and len(wider) == len(parameter):
                     parameter.copy_(SAM_SIZE * wider[:, -parameter.shape[1] :])  # SAM's features come last
-        towers = [one for name, one in model.named_modules() if name.endswith("qwen2_model")]
-        if towers and any("qwen2_model" in name for name in new):
-            align_queries(towers[0])
-    return new
+        for module in model.modules():
+            if isinstance(module, Tower):
+                align_queries(module)
 
 
 def _initial(name: str, parameter: nn.Parameter, random: torch.Generator) -> Tensor:
@@ -63,30 +63,29 @@ def plane_waves(side: int, width: int) -> Tensor:
     return torch.cat([line[:, None].expand(-1, side, -1), line[None].expand(side, -1, -1)], dim=-1)
 
 
-def align_queries(tower: nn.Module) -> None:
+def align_queries(tower: Tower) -> None:
     """Let each query begin as a copy of the image token of its place.
 
     Query i stands n positions after image token i. Keys share a bias, and a query turns it back by n positions. A
     table's n is in a channel of its own, the mark, which the queries' projection reads. Each layer carries other
     channels, as many as it has for values.
     """
-    layers = [module for module in tower.modules() if hasattr(module, "self_attn")]
-    tables = [(len(table), table) for name, table in tower.named_parameters() if "query_" in name]
-    width, frequencies = tables[0][1].shape[1], next(one for one in tower.buffers()).float()
-    for channel, (_, table) in enumerate(tables):
-        table[:, : len(tables)] = 0
+    frequencies = tower.model.model.inv_freq.float()
+    for channel, count in enumerate(QUERIES):
+        table = tower.queries(count)
+        table[:, : len(QUERIES)] = 0
         table[:, channel] = MARK
     carried = 0
-    for layer in layers:
-        q, k, v, o = (getattr(layer.self_attn, f"{one}_proj") for one in "qkvo")
-        head = layer.self_attn.head_dim
+    for attention in (module for module in tower.modules() if isinstance(module, Attention)):
+        q, k, v, o = attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj
+        head, width = attention.head_dim, len(attention.o_proj.weight)
         group, pairs = len(q.weight) // len(k.weight), min(PAIRS, head // 2)
         for one in (q, k):
             one.weight *= 0.3
         for n in range(len(k.weight) // head):
             key, query = slice(n * head, (n + 1) * head), slice(n * group * head, (n * group + 1) * head)
             k.bias[key][:pairs] = SHARPNESS
-            for channel, (count, _) in enumerate(tables):
+            for channel, count in enumerate(QUERIES):
                 turned = -count * frequencies[:pairs].cpu()
                 gain = SHARPNESS / MARK
                 q.weight[query][:pairs, channel] = gain * turned.cos()
