@@ -97,29 +97,34 @@ def changes(model: nn.Module) -> Iterator[tuple[str, Change]]:
     """Yield each part of the encoder that can be removed, and how."""
     for name, one in model.named_parameters():
         if (name.count(".") == 1 and one.dim() == 1) or any(table in name for table in TABLES):
-            yield f"{name} zero", lambda one, name=name: one.get_parameter(name).data.zero_()  # type: ignore[misc]
+            yield f"{name} zero", partial(_zero, name)
     for name, module in model.named_modules():
         if isinstance(module, nn.ModuleList) and name.endswith(("layers", "blocks")) and name != "model.layers":
-            yield from ((f"{name}.{n} removed", _without(f"{name}.{n}")) for n in range(len(module)))
+            yield from ((f"{name}.{n} removed", partial(_pass, f"{name}.{n}")) for n in range(len(module)))
         if isinstance(module, Layers):
-            yield f"{name}.norm removed", lambda one, name=name: setattr(one.get_submodule(name), "norm", nn.Identity())  # type: ignore[misc]
-            yield f"{name}: mask causal", lambda one, name=name: _mask(one.get_submodule(name), torch.Tensor.tril)  # type: ignore[misc]
-            yield f"{name}: mask open", lambda one, name=name: _mask(one.get_submodule(name), torch.ones_like)  # type: ignore[misc]
+            yield f"{name}.norm removed", partial(_no_norm, name)
+            yield f"{name}.mask causal", partial(_mask, name, Tensor.tril)
+            yield f"{name}.mask open", partial(_mask, name, torch.ones_like)
 
 
-def _without(name: str) -> Change:
+def _zero(name: str, model: nn.Module) -> None:
+    model.get_parameter(name).data.zero_()
+
+
+def _pass(name: str, model: nn.Module) -> None:
     """Let a block add nothing: the last weights of its branches are zero."""
-
-    def change(model: nn.Module) -> None:
-        for own, weight in model.get_submodule(name).named_parameters():
-            if own.endswith(LAST_OF_BRANCH):
-                weight.data.zero_()
-
-    return change
+    for own, weight in model.get_submodule(name).named_parameters():
+        if own.endswith(LAST_OF_BRANCH):
+            weight.data.zero_()
 
 
-def _mask(layers: nn.Module, seen: Callable[[Tensor], Tensor]) -> None:
-    """Change which tokens of the tower see which."""
+def _no_norm(name: str, model: nn.Module) -> None:
+    model.get_submodule(name).norm = nn.Identity()
+
+
+def _mask(name: str, seen: Callable[[Tensor], Tensor], model: nn.Module) -> None:
+    """Change which of the tower's tokens attend to which."""
+    layers = model.get_submodule(name)
     assert isinstance(layers, Layers)
     made = layers.block_arguments
 

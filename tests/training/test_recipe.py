@@ -1,5 +1,6 @@
 """The recipe computes what the engine does, takes steps in which every weight learns, and writes what loads."""
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,11 +9,14 @@ import torch
 from PIL import Image
 
 from ci.training.__main__ import main
+from ci.training.generator import generate
 from ci.training.network import arrange, decode, encode, fold, resampling, views_of
+from ci.training.quality import changes
 from ci.training.recipe import Recipe, Training
 from ci.training.rows import Pages
 from ci.training.start import begin
 from pytest_dsocr.contract.markup import parse
+from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import model_class
 from pytest_dsocr.engine.places import MINI_FOLDER
@@ -31,14 +35,14 @@ CPU = torch.device("cpu")
 def arch() -> Architecture:
     """Return a tiny architecture with mini's vocabulary."""
     sam = SamConfig(
-        width=8, layers=2, heads=1, global_attn_indexes=(), neck_channels=8, downsample_channels=(8, 32), mlp_ratio=1
+        width=8, layers=1, heads=1, global_attn_indexes=(), neck_channels=8, downsample_channels=(8, 32), mlp_ratio=1
     )
     decoder = replace(
         Architecture.from_folder(MINI_FOLDER).decoder,
         hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
         n_routed_experts=4, moe_intermediate_size=8,
     )  # fmt: skip
-    tower = TowerConfig(dim=32, layers=1, heads=4, key_value_heads=2, intermediate_size=32)
+    tower = TowerConfig(dim=32, layers=2, heads=4, key_value_heads=2, intermediate_size=32)
     return Architecture(MODELS["deepseek_ocr2"], DeepEncoder2.of(sam, tower), decoder)
 
 
@@ -46,7 +50,7 @@ def test_a_batch_gives_the_engines_tokens_and_logits(arch: Architecture) -> None
     model = model_class(arch).empty(arch, sdpa, CPU, torch.float32)
     begin(model, {}, 1)
     pages = Pages(arch.family, 1, free_share=0, blind_share=0)
-    batch = pages.batch([20_001], arch.family.preset("gundam"), (2, 1))
+    batch = pages.batch([20_001], arch.family.preset("gundam"), (2, 2))
     engine = Engine(model, Tokenizer.from_folder(MINI_FOLDER), instrument="off")
     inputs = engine.prepare(Image.fromarray(batch.pages[0].numpy()))
     state, prompt = engine.prefill(inputs, all_logits=True), inputs.prompt_tokens
@@ -59,10 +63,25 @@ def test_a_batch_gives_the_engines_tokens_and_logits(arch: Architecture) -> None
     torch.testing.assert_close(own[0], state.visions[0].vision_fusion, atol=0.02, rtol=0)
     torch.testing.assert_close(logits[0, :prompt], state.all_logits[0], atol=0.01, rtol=0)
 
-    output = pages.backend.decode(batch.ids[0, prompt:].tolist(), skip_special_tokens=False)
-    assert parse(output.partition("<｜end")[0], arch.family.form).problems == ()
-    assert len(batch.word) > 5
-    assert len(batch.number) % 4 == 0
+
+def test_the_whole_output_is_asked_and_words_are_named_where_they_stand(arch: Architecture) -> None:
+    pages = Pages(arch.family, 1, free_share=0, blind_share=0)
+    batch = pages.batch([20_001], arch.family.preset("gundam"), (2, 2))
+    _, height, width, _ = batch.pages.shape
+    page = generate(20_001, pages.words, (2, 2), (width, height))
+    output = page.output(grounded=True)
+    asked = torch.cat([batch.text_at, batch.number_at]).sort().values + 1
+    assert pages.backend.decode(batch.ids[0, asked].tolist(), skip_special_tokens=False) == output + EOS
+    boxes = [box for span in parse(output, arch.family.form).spans for box in span.boxes]
+    assert batch.number.tolist() == [edge for box in boxes for edge in (box.x1, box.y1, box.x2, box.y2)]
+
+    words = [word for block in page.blocks for word in block.words]
+    assert len(words) > 5
+    first = [pages.backend.decode([one]).strip() for one in batch.word.tolist()]
+    assert all(word.text.startswith(one) for word, one in zip(words, first, strict=True))
+    middles = [((one.rect.x1 + one.rect.x2) / 2 / width, (one.rect.y1 + one.rect.y2) / 2 / height) for one in words]
+    tokens = torch.arange(4 * 144).view(2, 2, 12, 12).transpose(1, 2).reshape(24, 24)  # four crops, side by side
+    assert batch.word_at.tolist() == [int(tokens[int(y * 24), int(x * 24)]) for x, y in middles]
 
 
 def test_queries_begin_as_copies_of_their_places(arch: Architecture) -> None:
@@ -76,6 +95,20 @@ def test_queries_begin_as_copies_of_their_places(arch: Architecture) -> None:
         for one in (tokens, tokens.roll(1, dims=1))
     )
     assert near > far + 0.3
+
+
+def test_the_towers_tokens_need_each_of_its_parts(arch: Architecture) -> None:
+    model, tower = model_class(arch).empty(arch, sdpa, CPU, torch.float32), "model.qwen2_model"
+    begin(model, {}, 1)
+    image = torch.randn(1, 32, 12, 12, generator=torch.Generator().manual_seed(1))
+    whole, needed = model.get_submodule(tower)(image), []
+    for name, change in changes(model):
+        without = deepcopy(model)
+        change(without)
+        if not torch.equal(without.get_submodule(tower)(image), whole):
+            needed.append(name.removeprefix(f"{tower}."))
+    parts = ("norm removed", "mask causal", "mask open", "layers.0 removed", "layers.1 removed")
+    assert needed == ["query_768.weight zero", *(f"model.model.{part}" for part in parts)]
 
 
 def test_every_weight_learns(arch: Architecture) -> None:
