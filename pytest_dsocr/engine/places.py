@@ -11,7 +11,8 @@ from pytest_dsocr.models.spec import ModelSpec
 
 MINI = "mini"
 """The embedded checkpoint that runs by default; a folder of this name is ``./mini``."""
-EMBEDDED = {name: folder for family in MODELS.values() for name, folder in family.embedded.items()}
+EMBEDDED = {name: folder for family in reversed(MODELS.values()) for name, folder in family.embedded.items()}
+"""The embedded checkpoints; without a model's name, one is the first model's that has it."""
 MINI_FOLDER = EMBEDDED[MINI]
 SYNTHETIC_SIZES = tuple(dict.fromkeys(name for family in MODELS.values() for name in family.synthetic))
 SYNTHETIC_NAME = re.compile(rf"synthetic:(?P<size>{'|'.join(SYNTHETIC_SIZES)})(@(?P<seed>\d+))?")
@@ -68,9 +69,9 @@ def folder_of(path_or_name: str | Path) -> Path:
     Raises:
         MachineError: if there is none with that name.
     """
-    _, name = split_model(path_or_name)
+    family, name = split_model(path_or_name)
     if name in EMBEDDED and not isinstance(path_or_name, Path):
-        return _embedded(name)
+        return _embedded(name, family)
     if synthetic(name):
         raise MachineError(f"{name} is made of random numbers and has no files; give a checkpoint that has a folder")
     folder = Path(name)
@@ -81,10 +82,12 @@ def folder_of(path_or_name: str | Path) -> Path:
     raise MachineError(f"{name!r} is no checkpoint; {VALID_CHECKPOINT}")
 
 
-def _embedded(name: str) -> Path:
-    if not EMBEDDED[name].is_dir():
+def _embedded(name: str, family: ModelSpec | None) -> Path:
+    """Return the folder of a model's own checkpoint, or of another model's with the same tensors."""
+    folder = family.embedded.get(name, EMBEDDED[name]) if family else EMBEDDED[name]
+    if not folder.is_dir():
         raise MachineError(f"this installation of pytest-dsocr is without its checkpoint {name!r}; install it again")
-    return EMBEDDED[name]
+    return folder
 
 
 def _cached_snapshot(name: str) -> Path:
