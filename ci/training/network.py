@@ -4,7 +4,6 @@ Shapes: B rows, P crops, V side of the whole view, T tokens, N image tokens, C c
 SAM, N heads and D channels of a head.
 """
 
-from collections.abc import Iterator
 from functools import lru_cache
 
 import torch
@@ -15,8 +14,8 @@ from ci.training.rows import Batch, order
 from pytest_dsocr.contract.inputs import normalise
 from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.engine.model import EngineModel
-from pytest_dsocr.layers.experts import GatedMlp, MixtureOfExperts
-from pytest_dsocr.layers.rotary import Rope
+from pytest_dsocr.layers.cache import KVCache
+from pytest_dsocr.layers.experts import MixtureOfExperts
 from pytest_dsocr.layers.sam import SamAttention, relative_table
 from pytest_dsocr.models.spec import PIXELS
 
@@ -50,11 +49,36 @@ class FoldedAttention(SamAttention):
         return projected
 
 
+class DenseExperts(MixtureOfExperts):
+    """All experts on all tokens, weighted by the router: equal to running the chosen few, and the host never waits."""
+
+    imbalance: Tensor
+    """Imbalance of the last pass: 1 if experts are used alike, E if one is."""
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        """Mix the experts' outputs, ``[B, T, C]``."""
+        tokens_TC = x_BTC.flatten(0, 1)
+        chosen, weights = self.gate(tokens_TC)
+        experts = [*self._mlps()]
+        weights_TE = torch.zeros(len(tokens_TC), len(experts), device=weights.device).scatter(1, chosen, weights)
+        gates = F.linear(tokens_TC, torch.cat([expert.gate_proj.weight for expert in experts]))
+        ups = F.linear(tokens_TC, torch.cat([expert.up_proj.weight for expert in experts]))
+        inner = (F.silu(gates) * ups).unflatten(1, (len(experts), -1)) * weights_TE[..., None].to(gates.dtype)
+        routed = F.linear(inner.flatten(1), torch.cat([expert.down_proj.weight for expert in experts], dim=1))
+        scores = F.linear(tokens_TC.float(), self.gate.weight.float()).softmax(dim=-1).mean(dim=0)
+        used = (weights_TE > 0).float().mean(dim=0) / chosen.shape[1]
+        self.imbalance = len(scores) * (scores * used).sum()
+        mixed: Tensor = routed.view_as(x_BTC) + self.shared_experts(x_BTC)
+        return mixed
+
+
 def fold(model: EngineModel) -> EngineModel:
-    """Let SAM's attention use a fused kernel."""
+    """Exchange SAM's attention and the experts for forms that are fast in training."""
     for module in model.modules():
         if isinstance(module, SamAttention):
             module.__class__ = FoldedAttention
+        elif isinstance(module, MixtureOfExperts):
+            module.__class__ = DenseExperts
     return model
 
 
@@ -130,10 +154,8 @@ def _order(model: EngineModel, view_px: int, crop_px: int, grid: tuple[int, int]
     return order(layout.newlines, layout.mosaic, view_px, crop_px, grid).to(model.device)
 
 
-class _NoCache:
+class NoCache(KVCache):
     """The cache of a pass that sees every token at once."""
-
-    is_ragged = False
 
     def append(self, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return what is given."""
@@ -143,38 +165,10 @@ class _NoCache:
 def decode(model: EngineModel, ids: Tensor, vision: Tensor) -> tuple[Tensor, Tensor]:
     """Run the decoder on whole rows ``[B, T]`` with image tokens ``[B, N, C]`` after BOS.
 
-    Returns hidden states ``[B, T, C]``, and the imbalance of the routers: 1 if experts are used alike, E if one is.
+    Returns hidden states ``[B, T, C]``, and the mean imbalance of the routers.
     """
     core, embeds = model.model, model.embed(ids)
     x_BTC = torch.cat([embeds[:, :1], vision.to(embeds.dtype), embeds[:, 1 + vision.shape[1] :]], dim=1)
-    positions = torch.arange(x_BTC.shape[1], device=x_BTC.device).expand(len(x_BTC), -1)
-    rope, imbalances = Rope(core.inv_freq, positions, x_BTC.dtype), []
-    for layer in core.decoder_layers():
-        x_BTC = x_BTC + layer.self_attn(layer.input_layernorm(x_BTC), rope, _NoCache())
-        normal = layer.post_attention_layernorm(x_BTC)
-        if isinstance(layer.mlp, MixtureOfExperts):
-            mixed, imbalance = _mix(layer.mlp, normal)
-            imbalances.append(imbalance)
-        else:
-            mixed = layer.mlp(normal)
-        x_BTC = x_BTC + mixed
-    return core.norm(x_BTC), torch.stack(imbalances or [x_BTC.new_ones(())]).mean()
-
-
-def _mix(moe: MixtureOfExperts, x_BTC: Tensor) -> tuple[Tensor, Tensor]:
-    """Run all experts on all tokens, weighted by the router: the result of the chosen few, without a wait."""
-    tokens_TC = x_BTC.flatten(0, 1)
-    chosen, weights = moe.gate(tokens_TC)
-    experts = [*_mlps(moe)]
-    weights_TE = torch.zeros(len(tokens_TC), len(experts), device=weights.device).scatter(1, chosen, weights)
-    gates = F.linear(tokens_TC, torch.cat([expert.gate_proj.weight for expert in experts]))
-    ups = F.linear(tokens_TC, torch.cat([expert.up_proj.weight for expert in experts]))
-    inner = (F.silu(gates) * ups).unflatten(1, (len(experts), -1)) * weights_TE[..., None].to(gates.dtype)
-    routed = F.linear(inner.flatten(1), torch.cat([expert.down_proj.weight for expert in experts], dim=1))
-    scores = F.linear(tokens_TC.float(), moe.gate.weight.float()).softmax(dim=-1).mean(dim=0)
-    used = (weights_TE > 0).float().mean(dim=0) / chosen.shape[1]
-    return routed.view_as(x_BTC) + moe.shared_experts(x_BTC), len(scores) * (scores * used).sum()
-
-
-def _mlps(moe: MixtureOfExperts) -> Iterator[GatedMlp]:
-    return (expert for expert in moe.experts if isinstance(expert, GatedMlp))
+    hidden = core.decode(x_BTC, NoCache(len(core.layers), rows=len(ids)))
+    imbalances = [module.imbalance for module in core.modules() if isinstance(module, DenseExperts)]
+    return hidden, torch.stack(imbalances or [hidden.new_ones(())]).mean()

@@ -11,7 +11,7 @@ from pytest_dsocr.models.spec import ModelSpec
 
 MINI = "mini"
 """The embedded checkpoint that runs by default; a folder of this name is ``./mini``."""
-EMBEDDED = {name: folder for family in reversed(MODELS.values()) for name, folder in family.embedded.items()}
+EMBEDDED = {name: folder for family in reversed([*MODELS.values()]) for name, folder in family.embedded.items()}
 """The embedded checkpoints; without a model's name, one is the first model's that has it."""
 MINI_FOLDER = EMBEDDED[MINI]
 SYNTHETIC_SIZES = tuple(dict.fromkeys(name for family in MODELS.values() for name in family.synthetic))

@@ -73,6 +73,20 @@ def test_a_folder_by_path_or_text(kind: type, written: Path) -> None:
     assert json.loads((written / "config.json").read_text(encoding="utf-8"))["torch_dtype"] == "float32"
 
 
+@pytest.mark.parametrize(
+    ("name", "model", "owner"),
+    [
+        ("mini", "deepseek_ocr", "deepseek_ocr"),
+        ("deepseek_ocr2:mini", "deepseek_ocr2", "deepseek_ocr2"),
+        ("unlimited_ocr:mini", "unlimited_ocr", "deepseek_ocr"),  # which has the same tensors, and none of its own
+    ],
+)
+def test_an_embedded_checkpoint_is_the_models_own_if_it_has_one(name: str, model: str, owner: str) -> None:
+    folder = places.folder_of(name)
+    assert (folder.name, folder.parent.name) == ("mini", owner)
+    assert resolve(name).architecture.family.name == model
+
+
 def test_the_embedded_checkpoint_goes_before_a_folder_of_its_name(
     written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,12 +124,14 @@ def test_a_checkpoint_is_trained_with_a_teacher(
     arch: Architecture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     teacher, config, out = tmp_path / "teacher", tmp_path / "teacher" / "config.json", tmp_path / "out"
-    Training(Recipe(arch), CPU).save(teacher)
+    training = Training(Recipe(arch), CPU)
+    training.model.get_parameter("model.projector.layers.weight").data *= 2
+    training.save(teacher)
     short = ["--minutes=1e-6", "--batch-pages=1", "--workers=0", "--device=cpu"]
     assert main([str(out), f"--config={config}", f"--teacher={teacher}", *short]) == 0
     step = capsys.readouterr().out
     assert step.startswith("step 1 (")
-    assert "apart 0.000" in step  # the teacher is as the model begins, but for rounding to bf16
+    assert "apart 0.250" in step  # the teacher's tokens are twice as large
     begun, written = read_weights(teacher), read_weights(out)
     assert {name: one.shape for name, one in written.items()} == {name: one.shape for name, one in begun.items()}
     assert {one.dtype for one in written.values()} == {torch.bfloat16}
