@@ -6,8 +6,10 @@ from pytest_dsocr.compare.verdict import as_expected
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.plugin.config import own_config
 
 from .asked import OWN_BASE, OWN_PAGES, OWN_PRESETS, Asked, Drawn
 from .facts import Facts, Pixels
@@ -15,6 +17,8 @@ from .facts import Facts, Pixels
 pytestmark = pytest.mark.dsocr_level("L1")
 
 CENTRE_PX = 320
+GRIDS = ((3, 2), (2, 3), (3, 3), (4, 2))
+"""Columns and rows of painted pages."""
 FORMS = {
     "exif": "rotated by its EXIF orientation",
     "alpha": "alpha dropped, not composited, which reveals the colours below it",
@@ -46,7 +50,14 @@ def test_every_bit_of_crops(page: str, pixels: Pixels, dsocr_check: Check) -> No
     dsocr_check([pixels.compare("images_crop", page, "gundam")])
 
 
-@pytest.mark.parametrize("grid", [(3, 2), (2, 3), (3, 3), (4, 2)], ids=lambda grid: f"{grid[0]}x{grid[1]}")
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Test grids of several columns and rows, as far as the model cuts pages into as many crops."""
+    if "grid" in metafunc.fixturenames:
+        most = family_named(own_config(metafunc.config).checkpoint).tiling.most
+        grids = [(columns, rows) for columns, rows in GRIDS if columns * rows <= most]
+        metafunc.parametrize("grid", grids, ids="{0[0]}x{0[1]}".format)
+
+
 def test_order(grid: tuple[int, int], asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
     """Look for tile k in crop k, on a page of tiles in different colours, painted row by row."""
     from .pages import tile_colour

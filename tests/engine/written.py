@@ -9,14 +9,16 @@ from typing import Any
 import torch
 
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.engine.model import EngineModel
 from pytest_dsocr.engine.places import DEFAULT_SEED
 from pytest_dsocr.engine.portable import write_checkpoint
 from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.engine.tokenizer import Tokenizer, byte_level_vocabulary
 from pytest_dsocr.layers.attention import attention_function, eager
+from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
-from pytest_dsocr.models.spec import ModelSpec
+from pytest_dsocr.models.spec import ModelSpec, load
 from tests.sizes import SYNTHETIC
 
 
@@ -29,13 +31,22 @@ def write_synthetic(
     factors: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
     """Write ``synthetic:name`` with config, weights and tokenizer; ``factors`` multiply weights, by name."""
-    arch = replace(SYNTHETIC[name], family=family)
-    model = DeepseekOCR.empty(arch, eager, torch.device("cpu"), dtype)
+    arch = _sized(name, family)
+    kind: type[EngineModel] = load(family.model)
+    model = kind.empty(arch, eager, torch.device("cpu"), dtype)
     fill(model, seed)
     state = model.state_dict()
     for weights, factor in factors.items():
         state[weights] *= factor
     write_checkpoint(folder, arch, state, byte_level_vocabulary(arch.decoder.vocab_size))
+
+
+def _sized(name: str, family: ModelSpec) -> Architecture:
+    """Return the sizes of ``synthetic:name`` of a model; a model with the same encoder has DeepSeek-OCR's."""
+    if family.encoder is DEEPSEEK_OCR.encoder:
+        return replace(SYNTHETIC[name], family=family)
+    encoder, decoder = family.synthetic[name]
+    return Architecture(family, encoder, decoder)
 
 
 def synthetic_engine(
