@@ -169,7 +169,7 @@ OPTIONS = (
     ),
     Option(
         "model",
-        "model of the weights: deepseek_ocr, unlimited_ocr",
+        "model of the weights: deepseek_ocr, unlimited_ocr, deepseek_ocr2",
         "MODEL",
         unset="the model in the checkpoint's config",
     ),
@@ -208,7 +208,14 @@ OPTIONS = (
         "I/N",
         unset="all pages",
     ),
-    Option("presets", "tiny, small, base, large or gundam", "PRESET", default="gundam", collect=tuple, reader="preset"),
+    Option(
+        "presets",
+        "tiny, small, base, large, gundam or lossy640",
+        "PRESET",
+        default="gundam",
+        collect=tuple,
+        reader="preset",
+    ),
     Option(
         "prompts",
         "markdown, ocr, free, figure, describe, pages, or a text with <image> in it",

@@ -83,7 +83,7 @@ def nearest(wanted: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -
         name: [f"{field} {fields[field]:.40}" for field in wanted if fields[field] != wanted[field]]
         for name, fields in known.items()
     }
-    closest = sorted(differing, key=lambda name: (len(differing[name]), name))[:SHOWN]
+    closest = sorted(differing, key=lambda name: (len(differing[name]), len(name), name))[:SHOWN]
     return "but " + "; ".join(f"{name} ({', '.join(differing[name])})" for name in closest)
 
 

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from pytest_dsocr.base.words import count, listed
-from pytest_dsocr.compare.case import STAGES
 from pytest_dsocr.compare.divergence import is_cut, of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.explain.hints import agreed
+from pytest_dsocr.models import VISION
+from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName
 from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, FurtherResult
 from pytest_dsocr.report.file import Ending
@@ -19,7 +20,8 @@ CauseKey = tuple[str, ...]
 """A kind and its values, which tests and cases with the same cause share."""
 OF_CAUSE, REFUTED, UNKNOWN = "whether the cause is ", ", as none of ", "what makes "
 """Parts of a suite's hint: before the mistakes that it found, after a description, and if it has neither."""
-PREFILL, LOGITS, CACHE = "prefill", "logits", "cache"
+LOGITS, CACHE = "logits", "cache"
+UP_TO_LOGITS = (*COMPARED, *VISION, PREFILL, LOGITS)
 OF_TEST = ("mistake", "check", "raised", "test")
 """Kinds of keys that a test adds to its group; other kinds come only from the cases of a group."""
 
@@ -203,7 +205,7 @@ def _seams(what: str) -> Iterator[CauseKey]:
     """Yield the keys of tensors that are wrong if cases break here: these ones, and those of the decoder after them."""
     stage = ComparisonName.parse(what).stage
     yield "seam", stage
-    if stage in STAGES and STAGES.index(stage) <= STAGES.index(LOGITS):
+    if stage in UP_TO_LOGITS:
         yield from (("seam", one) for one in (PREFILL, LOGITS, CACHE) if one != stage)
 
 

@@ -129,7 +129,8 @@ def test_what_a_search_refuted_is_not_named(stage: str) -> None:
         assert found or said.endswith(f"what makes {stage}")
         return found
 
-    likely = [one for one in every if is_named(one.words, hint(broke, DEEPSEEK_OCR))]
+    before = hint(broke, DEEPSEEK_OCR)
+    likely = [one for one in every if is_named(one.words, before)]
     assert {one.words for one in likely} >= named(*likely[:2], is_cut_short=True) >= {likely[0].words}
     assert not named(*likely[:2], is_cut_short=False)
     assert not named(*every, is_cut_short=True)

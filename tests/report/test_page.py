@@ -17,7 +17,7 @@ from pytest_dsocr.describe.layout import pair_of
 from pytest_dsocr.history.page import html as history_page
 from pytest_dsocr.history.scoreboard import ScoreboardEntry
 from pytest_dsocr.history.scoreboard import html as scoreboard_page
-from pytest_dsocr.models import STAGE_NAMES
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.report.plot import heat_of, plot_of
 from pytest_dsocr.report.strip import boxes_of, line_of, strips
 from pytest_dsocr.report.views import html
@@ -177,7 +177,15 @@ def test_the_heat_map_says_in_words_what_its_colours_show() -> None:
 def test_a_strip_is_a_line_with_the_error_that_matters() -> None:
     assert [box.stage for box in boxes_of(CASE)] == ["tokenizer", "clip", "decode"]
     assert line_of(CASE) == "tok ✓ clip ✗ 7.1e-1 dec ✗"
-    names = ("input_ids", "images_ori", *STAGE_NAMES[2:7], "logits", "text")
+    names = (
+        "input_ids",
+        "images_ori",
+        *(stage.name for stage in DEEPSEEK_OCR.of_views),
+        "vision_fusion",
+        "prefill",
+        "logits",
+        "text",
+    )
     whole = case_payload("w", *(replace(WRONG, what=name) for name in names), passes=False)
     assert line_of(whole) == "pre ✗ 7.1e-1 tok ✗ sam ✗ clip ✗ proj ✗ fus ✗ pref ✗ dec ✗ out ✗"
     assert len(line_of(whole)) + MARGIN <= 80

@@ -18,7 +18,6 @@ from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.models import SEAMS
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr.sizes import sizes_of
 from pytest_dsocr.records.case import Case, make_case
@@ -32,6 +31,8 @@ from tests.compare.made import every_bit, observation
 from tests.crops import cropped_case
 from tests.subjects.seen import seen
 from tests.subjects.spoilt import only
+
+SEAMS = (*DEEPSEEK_OCR.vision_seams, "prefill")
 
 TOKENS = 24
 
@@ -134,7 +135,7 @@ def test_seams_and_inputs_are_the_engines_and_whole_where_the_references_are(
     assert answer.inputs is not None
     assert every_bit(answer.inputs) == every_bit(expected.inputs)
     assert (answer.inputs.values is not None) is keep_values
-    assert [name for name in answer.seams if "/" not in name] == list(SEAMS) == list(expected.seams)
+    assert [name for name in answer.seams if "/" not in name] == [*SEAMS] == [*expected.seams]
     for name, seam in expected.seams.items():
         assert every_bit(answer.seams[name]) == every_bit(seam)
     assert answer.prefill_best == expected.prefill_best
