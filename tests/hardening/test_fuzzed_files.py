@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.base.files import seal, templates
+from pytest_dsocr.base.files import seal
+from pytest_dsocr.report.views import shared_templates
 from tests.contract.fuzzing import fuzz
 from tests.hardening.kinds import KINDS, Kind
 
@@ -137,7 +138,7 @@ def test_every_field_that_is_read_again_is_checked(
 ) -> None:
     """Replace each value of a file: each is accepted or refused, and nothing is written elsewhere."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # hundreds of small files
-    monkeypatch.setattr("pytest_dsocr.history.page.templates", cache(templates))
+    monkeypatch.setattr("pytest_dsocr.history.page.shared_templates", cache(shared_templates))
     _, value = content(name)
     source = KINDS[name].source(tmp_path)
     folder = tmp_path / "one" / "below"
