@@ -26,7 +26,7 @@ Runs = Callable[..., list[Sequence[str]]]
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runs:
-    """Have runs of pytest give these results in turn; return the commands so far."""
+    """Replace pytest by a list of results; return the list of its commands."""
     monkeypatch.chdir(tmp_path)
     for option in OPTIONS:
         monkeypatch.delenv(option.env, raising=False)
