@@ -1,6 +1,5 @@
 """DeepSeek-OCR-2's engine against its vendor's real ``infer``: to the bit in float32, on pages of every kind."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import torch
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.places import DEFAULT_SEED, architecture_of
+from pytest_dsocr.engine.places import DEFAULT_SEED
 from pytest_dsocr.engine.portable import write_checkpoint
 from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
@@ -24,6 +23,7 @@ from pytest_dsocr.models.deepseek_ocr2.vendor import probe_mask
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from suites.contract.pages import LARGER_PAGES
 from tests.vendor_live.conftest import vendor_folder
+from tests.vendor_live.published import check_published_config
 from tests.vendor_live.to_the_bit import PAGE_NAMES, Pair, assert_equal_to_the_bit, case_of, load
 
 OWN = MODELS["deepseek_ocr2"]
@@ -100,22 +100,7 @@ def test_an_override_that_is_never_called_is_no_reference(pair: Pair, monkeypatc
 
 
 def test_the_published_config_is_read_and_written() -> None:
-    of_vendor = json.loads((vendor_folder(OWN) / "config.json").read_text(encoding="utf-8"))
-    own = architecture_of("deepseek_ocr2:synthetic:full")
-    assert Architecture.from_config(of_vendor) == own
-    for expected, written in (
-        (of_vendor, own.to_config()),
-        (of_vendor["language_config"], own.to_config()["language_config"]),
-    ):
-        differing = {name for name, value in expected.items() if value != written.get(name)}
-        assert differing <= {
-            "_name_or_path",
-            "auto_map",
-            "torch_dtype",
-            "transformers_version",
-            "vision_config",
-            "language_config",
-        }
+    check_published_config(OWN)
 
 
 def test_another_familys_checkpoint_is_refused() -> None:

@@ -1,6 +1,5 @@
 """Unlimited-OCR's engine against its vendor's real ``infer``: to the bit in float32, past the ring."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,9 @@ import torch
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.engine.vendor_model import vendor_model
 from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.models import MODELS
-from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.reference.vendor_code.observe import observe_infer
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
@@ -23,6 +20,7 @@ from suites.contract.asked import own_preset
 from suites.contract.pages import PAGES
 from tests.engine.written import write_synthetic
 from tests.vendor_live.conftest import vendor_folder
+from tests.vendor_live.published import check_published_config
 from tests.vendor_live.to_the_bit import PAGE_NAMES, Pair, assert_equal_to_the_bit, case_of, load
 
 OWN = MODELS["unlimited_ocr"]
@@ -107,22 +105,7 @@ def test_ngram_rule_in_a_window_is_the_vendors(eight: Pair, size: int, window: i
 
 
 def test_the_published_config_is_read_and_written() -> None:
-    of_vendor = json.loads((vendor_folder(OWN) / "config.json").read_text(encoding="utf-8"))
-    own = architecture_of("unlimited_ocr:synthetic:full")
-    assert Architecture.from_config(of_vendor) == own
-    for expected, written in (
-        (of_vendor, own.to_config()),
-        (of_vendor["language_config"], own.to_config()["language_config"]),
-    ):
-        differing = {name for name, value in expected.items() if value != written.get(name)}
-        assert differing <= {
-            "_name_or_path",
-            "auto_map",
-            "torch_dtype",
-            "transformers_version",
-            "vision_config",
-            "language_config",
-        }
+    check_published_config(OWN)
 
 
 def test_another_familys_checkpoint_is_refused() -> None:
