@@ -163,7 +163,7 @@ def _of_weights(clean: Clean, name: TensorName, seen: Seen, own: Tensor) -> Desc
         with Changes() as changes:
             for one in weights:
                 changes.weight(one, rounded(one).to(one.dtype))
-            made = computed.__wrapped__(clean, name, seen)  # not the result with the right weights
+            made = compute(clean, name, seen)
         if made is None or not weights:
             return None
         left, before = (float((seen.gave.float() - one.float().cpu()).norm()) for one in (made, own))
@@ -225,8 +225,7 @@ def right_of(clean: Clean, name: TensorName) -> tuple[Tensor, Sequence[Tensor]]:
     return clean.run(name.stage, ""), given
 
 
-@lru_cache(1)
-def computed(clean: Clean, name: TensorName, seen: Seen) -> Tensor | None:
+def compute(clean: Clean, name: TensorName, seen: Seen) -> Tensor | None:
     """Return the engine's output for the subject's own input; None if it does not take that."""
     engine, device = clean.engine, clean.engine.model.device
     given = tuple(one.to(device) for one in seen.given)
@@ -242,6 +241,10 @@ def computed(clean: Clean, name: TensorName, seen: Seen) -> Tensor | None:
         elif name.stage == PREFILL:
             out = engine.pipeline.prefill_with(clean.inputs, given[0]).logits[0]
     return out if out is not None and out.shape == seen.gave.shape else None
+
+
+computed = lru_cache(1)(compute)
+"""Function like :func:`compute` for the right weights; the script that shows the difference needs its last result."""
 
 
 def _described(
