@@ -144,7 +144,11 @@ def _conditions(made: Provenance) -> dict[str, Any]:
             "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),
         },
-        "environment": {name: value for name, value in os.environ.items() if name.startswith(OF_NUMBERS)},
+        "environment": {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(OF_NUMBERS) and (name != THREADS or made.device == "cpu")
+        },
         "code": _code_sha256(),
     }
 

@@ -20,7 +20,7 @@ from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes, twins
 from pytest_dsocr.explain.explain import ExplainingRuntime
-from pytest_dsocr.explain.hints import hint
+from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes, Mistake, in_one_block
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import PageRead, question_of
@@ -31,8 +31,11 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Level
+from pytest_dsocr.report.case_result import advice
+from pytest_dsocr.run.described_tensors import descriptions
+from pytest_dsocr.run.resources import RunResources
 from tests.faults.outcome import is_named
-from tests.faults.trial import READ_TOKENS, judged, loaded, reference
+from tests.faults.trial import READ_TOKENS, SETUP, judged, loaded, reference
 
 ASKED = os.environ.get("DSOCR_PROOFS", "")
 """Folder of results, if the whole matrix is wanted."""
@@ -59,6 +62,8 @@ class Said:
     """Whether the named and the planted mistake give the same tensors on every page."""
     hint: str = ""
     """Hint of the report."""
+    described: str = ""
+    """Description of the first divergence, with the share of the difference that it explains."""
     refuted: tuple[str, ...] = ()
     """Refuted mistakes that the hint names."""
 
@@ -124,8 +129,9 @@ def answered(report: CaseReport, asked: Sequence[str], others: Sequence[CaseRepo
     )
     if report.divergence is None:
         return found
-    checked = hint(report.divergence, report.case.family, said)
-    return replace(found, hint=checked, refuted=refuted_in(checked, said.refuted))
+    checked = advice(replace(report, exchange=replace(report.exchange, explanation=said)))
+    words = f"{known.text} ({known.share:.2f})" if (known := report.described) else ""
+    return replace(found, hint=checked, refuted=refuted_in(checked, said.refuted), described=words)
 
 
 def refuted_in(checked: str, refuted: Collection[str]) -> tuple[str, ...]:
@@ -149,8 +155,14 @@ def every_id() -> frozenset[str]:
     return frozenset(rows()) | {one.id for one in in_one_block(mistakes(DEEPSEEK_OCR).values(), loaded().engine)}
 
 
+@cache
+def explainer() -> Explainer:
+    """Return the process that describes."""
+    return Explainer(SETUP, BUDGET_S)
+
+
 def reports(name: str, level: Level, *, up_to_first: bool = False) -> list[CaseReport]:
-    """Return the reports of a subject with a mistake on all pages, or up to the first that breaks."""
+    """Return the reports of a subject with a mistake on all pages, or up to the first that breaks, described."""
     found = list[CaseReport]()
     reference(), pages()  # made before the mistake, which may change resizing and presets
     with Changes() as changes:
@@ -158,8 +170,15 @@ def reports(name: str, level: Level, *, up_to_first: bool = False) -> list[CaseR
         for case in pages():
             found.append(judged(case, level))
             if up_to_first and found[-1].divergence:
+                found[-1] = _described(found[-1])
                 break
     return found
+
+
+def _described(report: CaseReport) -> CaseReport:
+    """Describe the first divergence as a run does, while the mistake is planted."""
+    known = descriptions(report, loaded(), RunResources(SETUP, explainer()))
+    return replace(report, exchange=replace(report.exchange, described=known))
 
 
 def with_stages(name: str) -> Said:

@@ -99,6 +99,21 @@ def test_it_is_of_no_other_code_or_environment(
     assert answers.find(case) is None
 
 
+@pytest.mark.parametrize(("device", "is_found"), [("cpu", False), ("nvidia-h200", True)])
+def test_threads_of_the_host_count_only_for_a_cpu(
+    device: str,
+    is_found: bool,
+    answers: KeptAnswers,
+    answer: ReferenceResult,
+    case: Case,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = replace(answers, made=replace(answers.made, device=device))
+    own.keep(case, answer)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert own.has(case) is is_found
+
+
 def flipped(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
