@@ -167,7 +167,12 @@ def compare_rounding(stage: str, found: Rounding, allowed: float) -> Comparison:
         allowed = math.inf
     is_wrong = bool(effects) or found.ratio > allowed or found.bias > most_bias
     limit = "on the budget" if found.fewer_bits else f"allowed {allowed:g}"
-    measured = f"errs {found.ratio:.2f} times as much as the vendor's kernels ({limit})"
+    unit = (
+        "units of rounding, where the vendor's kernels are exact"
+        if found.is_exact
+        else "times as much as the vendor's kernels"
+    )
+    measured = f"errs {found.ratio:.2f} {unit} ({limit})"
     if most_bias < math.inf:
         measured += f", with a bias of {found.bias:.1f} (allowed {most_bias:g})"
     verdict = Verdict.WRONG if is_wrong else Verdict.DRIFT

@@ -1,6 +1,6 @@
 """Blocks and stages of a subject with their inputs, from which an engine computes them again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pytest_dsocr.contract import GRID
+from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import (
     Changes,
@@ -20,8 +22,8 @@ from pytest_dsocr.explain.mistake import (
     model_of,
 )
 from pytest_dsocr.explain.recompute import GivenBlocks
-from pytest_dsocr.models import STAGES
-from pytest_dsocr.models.spec import PIXELS
+from pytest_dsocr.models import OF_VIEWS, STAGES
+from pytest_dsocr.models.spec import FUSION, PIXELS, VIEWS
 from pytest_dsocr.records.block_seams import BlockPass, watch_passes
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.names import TensorName
@@ -42,6 +44,8 @@ class ComputedPart:
     """Index of the block; None for a whole stage."""
     image: tuple[int, int] = (0, 0)
     """Position of the image's first token in the prompt, and the position after its last one."""
+    grid: tuple[int, int] = (1, 1)
+    """Columns and rows of crops, which fusion lays out."""
 
     def compute(
         self, engine: Engine[Any], change: Mistake | None = None, *, wide: bool = False, blocks: Tensor | None = None
@@ -61,6 +65,8 @@ class ComputedPart:
                 changes.set(*home_of(engine, self.stage), nn.ModuleList([GivenBlocks(blocks)]))
             if change is not None:
                 change.plant(target)
+            if self.stage == FUSION:
+                return engine.pipeline.vision_fusion(given[0] if given[1:] else None, given[-1], self.grid)
             if self.depth is None:
                 return engine.pipeline.encode(self.stage, *given)
             with engine.pipeline.running(self.stage):
@@ -107,14 +113,24 @@ def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor], places: Places
 def _stages(seams: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Iterator[ComputedPart]:
     for name, gave in seams.items():
         if given := inputs_of(tensor := TensorName.parse(name), inputs, seams):
-            yield ComputedPart(tensor.stage, name, gave, given)
+            columns, rows = inputs[GRID][0].tolist()
+            yield ComputedPart(tensor.stage, name, gave, given, grid=(columns, rows))
 
 
 def inputs_of(name: TensorName, inputs: Mapping[str, Tensor], seams: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-    """Return the inputs of a stage for a view; none of another tensor, or if one of them is not there."""
+    """Return the inputs of a stage for a view, or of fusion; none of another tensor, or if one of them is not there."""
+    if name.stage == FUSION:
+        return _to_fuse(inputs[GRID].tolist(), seams)
     pixels = {"crops": inputs["images_crop"], "page": inputs["images_ori"]}
     known = next((one for one in STAGES if one.name == name.stage and name.view), None)
     takes = known.takes if known else ()
     sources = [pixels[name.view] if one == PIXELS else seams.get(str(TensorName(one, name.view))) for one in takes]
     given = tuple(one for one in sources if one is not None)
     return given if len(given) == len(takes) else ()
+
+
+def _to_fuse(grids: Sequence[tuple[int, int]], seams: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+    """Return the last stage's output for the crops, if there are any, and for the page; none for several images."""
+    views = VIEWS if grids and crop_count(grids[0]) else VIEWS[-1:]
+    given = [seams.get(str(TensorName([*OF_VIEWS][-1], view))) for view in views]
+    return tuple(one for one in given if one is not None) if len(grids) == 1 and None not in given else ()

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.engine.checkpoint import dtype_named
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import NEVER_FILLED, Mistake, Precision, StagePart, blocks_of, model_of
@@ -35,6 +36,7 @@ OF_ENDS: tuple[StagePart, ...] = ("front", "back")
 USUAL_BIAS = 3.3
 """Bias of the vendor's kernels up to which tokens round independently. In CLIP's last blocks it is 100, as many tokens
 are alike there: at full size, norms in float32 have 10.5 where the vendor's kernels have 36.7."""
+LEAST = 1e-30
 LEAST_ROWS = 64
 """Number of tokens below which each value counts as a row of its own."""
 
@@ -106,6 +108,7 @@ class Rounder:
             tuple(self._tried[stage, False]),
             len(self._tried[stage, True]),
             self.fewer_bits,
+            worst.is_exact,
         )
 
     def _by_vendor(self, part: ComputedPart) -> Tensor | None:
@@ -123,7 +126,8 @@ class Rounder:
         last: list[Tensor] = []
         with blocks[-1].register_forward_hook(lambda _m, _a, out: last.append(out)) if blocks else nullcontext():
             truth = part.compute(self.truth, wide=True)
-        return _Difference(part, _rows(part.gave), _rows(vendor), _rows(truth), next(iter(last), None))
+        unit = torch.finfo(dtype_named(self.setup.dtype)).eps
+        return _Difference(part, _rows(part.gave), _rows(vendor), _rows(truth), next(iter(last), None), unit)
 
     def _effects(self, differing: Sequence[_Difference], kinds: Sequence[StagePart]) -> list[Effect]:
         """Return the effects of the mistakes that may be there, among all or those left at an earlier page.
@@ -182,10 +186,11 @@ class _Difference:
         vendor: the output of the vendor's kernels.
         truth: the output in float32.
         blocks: of a whole stage, the output of its last block in float32.
+        unit: relative error of one rounding in the subject's dtype.
     """
 
     def __init__(
-        self, part: ComputedPart, actual: Tensor, vendor: Tensor, truth: Tensor, blocks: Tensor | None
+        self, part: ComputedPart, actual: Tensor, vendor: Tensor, truth: Tensor, blocks: Tensor | None, unit: float
     ) -> None:
         self.part, self.truth, self.blocks = part, truth, blocks
         self.apart = actual - vendor
@@ -194,8 +199,18 @@ class _Difference:
         """Squared error of each token, so that one with another expert does not outweigh all others."""
         self.variance = (self.noise / actual.shape[1]).clamp_min(1e-60)
         self.differing = int((self.apart != 0).sum())
-        self.ratio = float((own.norm(dim=1) / vendors.norm(dim=1).clamp_min(1e-30)).median())
+        self.is_exact = not vendors.any()
+        self.ratio = _units(own, truth, unit) if self.is_exact else _ratio(own, vendors)
         self.bias = min(_bias(self.apart), _bias(own)) / max(1.0, _bias(vendors) / USUAL_BIAS)
+
+
+def _ratio(own: Tensor, vendors: Tensor) -> float:
+    return float((own.norm(dim=1) / vendors.norm(dim=1).clamp_min(LEAST)).median())
+
+
+def _units(own: Tensor, truth: Tensor, unit: float) -> float:
+    """Return the largest relative error of a token, in units of rounding."""
+    return float((own.norm(dim=1) / truth.norm(dim=1).clamp_min(LEAST)).max()) / unit
 
 
 def _bias(rows: Tensor) -> float:

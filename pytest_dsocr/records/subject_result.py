@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -35,7 +36,7 @@ class Effect(NamedTuple):
     @property
     def z(self) -> float:
         """Number of standard errors that the share lies above 0."""
-        return self.share / self.error if self.error else 0.0
+        return self.share / self.error if self.error else math.inf if self.share else 0.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class Rounding:
     """Number of known mistakes that the time limit left untried."""
     fewer_bits: bool = False
     """Whether the subject may compute in fewer bits than its dtype has. Rounded weights err alike for all tokens."""
+    is_exact: bool = False
+    """Whether the vendor's kernels are exact, as in fusion. Then the ratio counts units of rounding, at most."""
 
 
 NO_CHOICE = -1

@@ -1,9 +1,7 @@
 """Describe the first wrong tensor of a case: run the subject's broken stage once more, and measure the difference."""
 
-from collections.abc import Mapping, Sequence
-
 import torch
-from torch import OutOfMemoryError, Tensor
+from torch import OutOfMemoryError
 
 from pytest_dsocr.base.errors import MachineError
 from pytest_dsocr.compare.case import CaseReport
@@ -12,7 +10,6 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.parts import inputs_of
 from pytest_dsocr.explain.question import BY_TEXT
-from pytest_dsocr.models import STAGES
 from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.block_seams import watch_passes
 from pytest_dsocr.records.config import Level, NotOfferedError, SubjectFaultError
@@ -101,16 +98,7 @@ def _seen(what: str, subject: TextSubject, report: CaseReport) -> Seen | None:
         return Seen(what, without_padding(logits, report.exchange.expected).cpu(), given)
     if what not in vision:
         return None
-    return Seen(what, vision[what].cpu(), tuple(one.cpu() for one in _given(name, inputs, vision)))
-
-
-def _given(name: TensorName, inputs: Mapping[str, Tensor], vision: Mapping[str, Tensor]) -> Sequence[Tensor]:
-    """Return the inputs of a stage of vision; none if the subject does not show all of them."""
-    if name.stage == FUSION:
-        last = [stage.name for stage in STAGES if stage.kind == "view"][-1]
-        views = [vision.get(f"{last}.{view}") for view in ("crops", "page")]
-        return [one for one in views if one is not None] if views[1] is not None else []
-    return inputs_of(name, inputs, vision)
+    return Seen(what, vision[what].cpu(), tuple(one.cpu() for one in inputs_of(name, inputs, vision)))
 
 
 def _of_block(name: TensorName, asked: CheckedSubject, report: CaseReport) -> Seen | None:

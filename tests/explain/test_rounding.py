@@ -25,6 +25,7 @@ from pytest_dsocr.explain.parts import ComputedPart, parts_of
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.rounding import Rounder
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.spec import FUSION
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.block_seams import watch_passes
 from pytest_dsocr.records.case import make_case
@@ -85,7 +86,7 @@ def rounding(name: str, stage: str, level: Level = Level.MODULES) -> Rounding:
 @pytest.mark.parametrize("level", [Level.MODULES, Level.STAGES])
 def test_the_vendors_own_kernels_are_equal_to_the_bit(level: Level) -> None:
     found = rounder().measure(parts(level=level))
-    assert [*found] == ["sam", "clip", "projector", *["prefill"] * (level is Level.MODULES)]
+    assert [*found] == ["sam", "clip", "projector", "vision_fusion", *["prefill"] * (level is Level.MODULES)]
     assert {one.differing for one in found.values()} == {0.0}
     assert found["clip"].parts == (5 if level is Level.MODULES else 1), "four blocks and their output"
 
@@ -99,6 +100,27 @@ def test_a_mistake_smaller_than_rounding_is_found_and_named(name: str) -> None:
     assert len(found.tried) > 50
     again = rounder().measure(parts(name))["clip"]
     assert (known_effects(again)[0].id, again.tried) == (name, found.tried), "a later page tries only this one"
+
+
+@pytest.mark.parametrize("name", ["newline-zero", "separator-zero", "exchanged", None])
+def test_a_single_wrong_row_of_fusion_is_found_though_the_whole_tensor_is_near(name: str | None) -> None:
+    """Fusion copies: its rows are exact in any dtype, and the separator is one row of hundreds."""
+    given = next(one for one in parts() if one.stage == FUSION)
+    changed = given.compute(rounder().vendor, mistakes(DEEPSEEK_OCR)[f"vision_fusion.{name}"] if name else None)
+    rounder().forget()
+    found = rounder().measure([replace(given, gave=changed)])[FUSION]
+    verdict = compare_rounding(FUSION, found, tolerances("bfloat16").rounding).verdict
+    assert verdict is (Verdict.WRONG if name else Verdict.MATCH)
+    assert [one.id for one in known_effects(found)] == ([f"vision_fusion.{name}"] if name else [])
+
+
+@pytest.mark.parametrize(("row", "factor", "verdict"), [(0, 1.004, Verdict.DRIFT), (-1, 1.1, Verdict.WRONG)])
+def test_a_row_of_fusion_may_be_rounded_and_no_more(row: int, factor: float, verdict: Verdict) -> None:
+    given = next(one for one in parts() if one.stage == FUSION)
+    changed = given.gave.float()
+    changed[row] *= factor
+    found = rounder_without_search().measure([replace(given, gave=changed)])[FUSION]
+    assert compare_rounding(FUSION, found, tolerances("bfloat16").rounding).verdict is verdict
 
 
 def test_what_the_model_has_not_is_left_out() -> None:
