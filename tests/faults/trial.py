@@ -107,15 +107,20 @@ def hold(subject: Brief, case: Case) -> CaseReport:
 
 
 def _held(fault: Fault) -> Generator[CaseReport]:
-    """Yield the report of each page, and a second one with its rounding for each page that passes."""
-    passed, is_rounded = list[tuple[CaseReport, list[ComputedPart]]](), SETUP.dtype in ROUNDED_DTYPES
+    """Yield the report of each page; in fewer bits than float32 with its rounding, up to the first wrong page."""
+    held, is_rounded = list[tuple[CaseReport, list[ComputedPart]]](), SETUP.dtype in ROUNDED_DTYPES
     with planted(fault) as subject:  # a mistake may keep values from one page to the next
         for case in cases():
-            yield (report := hold(subject, case))
-            if is_rounded and report.exchange.answer.input_tensors is not None:
-                passed.append((report, parts_of(CheckedSubject(subject), report.exchange.answer.input_tensors)))
+            report = hold(subject, case)
+            answer = report.exchange.answer
+            if not is_rounded or answer.fault or answer.input_tensors is None:
+                yield report
+                continue
+            held.append((report, parts_of(CheckedSubject(subject), answer.input_tensors)))
+            if not report.passes:
+                break
     rounder().forget()
-    for report, parts in passed:
+    for report, parts in held:
         answer = replace(report.exchange.answer, rounding=rounder().measure(parts))
         yield judge(replace(report.exchange, answer=answer), report.limits)
 
