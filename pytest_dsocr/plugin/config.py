@@ -17,21 +17,47 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.base.errors import DsocrError, is_of_machine
-from pytest_dsocr.base.process import check_system
+from pytest_dsocr.base.process import check_system, cores
 from pytest_dsocr.base.words import in_shell
 from pytest_dsocr.plugin import option_values as read
 from pytest_dsocr.plugin.options import OPTIONS, OUT, SPREAD, Option, texts_of, value_of
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, NAMED, NOTES, OUT_FOLDER, WATCHED, WITNESS, uncaptured
-from pytest_dsocr.plugin.workers import on_own_gpu
-from pytest_dsocr.records.config import Config
+from pytest_dsocr.records.config import Config, Level
 from pytest_dsocr.reference.goldens import check_writable, golden_folder
 from pytest_dsocr.report.ci import append_summary, errors
 from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_ended, mark_running, take_witness
 from pytest_dsocr.report.views import write_summary
 from pytest_dsocr.subjects.calls import begin, current, end
+from pytest_dsocr.subjects.loading import level_before_loading
 
 if TYPE_CHECKING:
     from pytest_dsocr.pages.named import Cases
+
+WORKERS = 2
+"""Workers of a small run. Two save a third of the time of one, if the subject has stages."""
+
+
+def workers_for(config: Config) -> int:
+    """Return the number of a run's workers, or 0 to run in pytest's own process.
+
+    A subject that only reads is done before a worker has started. A large model, or one on a GPU, would take its
+    memory once for each worker.
+    """
+    offered = level_before_loading(config.subject, may_import=not config.isolate)
+    is_small = config.checkpoint == "mini" and config.device == "cpu"
+    return WORKERS if is_small and offered is not Level.TEXT and cores() >= WORKERS else 0
+
+
+def on_own_gpu(config: Config, worker: str) -> Config:
+    """Return the config of a worker such as ``gw1``. Workers with the device ``cuda`` share the visible GPUs."""
+    if config.device != "cuda" or not worker:
+        return config
+    import torch
+
+    gpu = f"cuda:{int(worker.removeprefix('gw')) % torch.cuda.device_count()}"
+    reference = gpu if config.reference_device == "cuda" else config.reference_device
+    return replace(config, device=gpu, reference_device=reference)
+
 
 WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "engine"), "kept_answers": ("off",)}
 """Words of options that also take paths. A folder of such a name is written ``./mini``."""

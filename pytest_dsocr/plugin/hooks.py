@@ -178,12 +178,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Choose the number for ``dsocr compare``. Any other ``auto`` is left to pytest-xdist."""
     if SPREAD not in config.invocation_params.args:
         return None
-    from pytest_dsocr.plugin.config import resolve
-    from pytest_dsocr.plugin.workers import workers_for
+    from pytest_dsocr.plugin.config import resolve, workers_for
 
     try:
         return workers_for(resolve(config))
-    except (pytest.UsageError, DsocrError):  # pytest_configure refuses the run, and says so
+    except pytest.UsageError:  # pytest_configure refuses the run, and says so
         return 0
 
 

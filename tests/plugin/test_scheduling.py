@@ -1,17 +1,15 @@
 """Distribution of tests to pytest-xdist's workers: by case unless the user chooses another way."""
 
-import os
 import re
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
 from pytest_dsocr.base.process import cores
 from pytest_dsocr.plugin.case_scheduling import case_of
+from pytest_dsocr.plugin.config import WORKERS, on_own_gpu
 from pytest_dsocr.plugin.hooks import pytest_xdist_auto_num_workers, pytest_xdist_make_scheduler
 from pytest_dsocr.plugin.options import SPREAD
-from pytest_dsocr.plugin.workers import GPU_WORKERS, HOST_CORES, WORKERS, on_own_gpu, workers_for
 from pytest_dsocr.report.file import read_result
 from tests.plugin.conftest import TEST_TEXT, Repository
 from tests.report.made import config
@@ -112,30 +110,3 @@ def test_compare_spreads_a_subject_with_stages_and_no_other(
     chosen = config.hook.pytest_xdist_auto_num_workers(config=config)
     assert chosen == (workers if cores() >= WORKERS else 0)
     assert pytest_xdist_auto_num_workers(pytester.parseconfig("-n", "auto", *arguments)) is None, "not ours to choose"
-
-
-@pytest.mark.parametrize(
-    ("free_mib", "subject", "device", "workers"),
-    [
-        ((139_000,), "engine", "cuda:0", 4),
-        ((79_000,), "engine", "cuda:0", 2),
-        ((79_000, 60_000), "engine", "cuda", 2),
-        ((79_000, 60_000), "engine", "cuda:1", 0),
-        ((139_000,), "engine", "cuda:1", 0),
-        ((139_000,), "cli:my-ocr {page}", "cuda:0", 0),
-        ((), "engine", "cuda", 0),
-    ],
-)
-def test_a_gpu_has_several_workers_if_its_memory_suffices(
-    free_mib: tuple[int, ...], subject: str, device: str, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A driver's tool on the path reports the free memory; weights of full size take 6.2 GiB."""
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text("\n".join(["#!/bin/sh", *(f"echo {one}" for one in free_mib)]))
-    tool.chmod(0o700)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr("pytest_dsocr.plugin.workers.cores", lambda: GPU_WORKERS * HOST_CORES)
-    asked = config(subject=subject, device=device, dtype="bfloat16", checkpoint="synthetic:full")
-    assert workers_for(asked) == workers
-    monkeypatch.setattr("pytest_dsocr.plugin.workers.cores", lambda: HOST_CORES)
-    assert workers_for(asked) == 0, "a worker needs cores of its own"
