@@ -47,15 +47,18 @@ class Deepseek2(Model):
 
     def sam(self, pixels: Tensor) -> Tensor:
         """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
-        return self.model.sam_model(pixels).last_hidden_state
+        found: Tensor = self.model.sam_model(pixels).last_hidden_state
+        return found
 
     def qwen2(self, sam: Tensor) -> Tensor:
         """Read SAM's features with the learned queries."""
-        return self.tower(sam).last_hidden_state
+        found: Tensor = self.tower(sam).last_hidden_state
+        return found
 
     def projector(self, qwen2: Tensor, *_: Tensor) -> Tensor:
         """Run the projector on the queries' outputs."""
-        return self.model.multi_modal_projector(qwen2)
+        found: Tensor = self.model.multi_modal_projector(qwen2)
+        return found
 
     @classmethod
     def encoder_config(cls, of: Architecture) -> dict[str, Any]:
