@@ -46,15 +46,32 @@ def vllm_unlimited(setup: Setup) -> Completed:
     """Return vLLM's processor of Unlimited-OCR, with the crops that its model names; raises as :func:`vllm`."""
     _stand_in()
     _module("vllm.logger", init_logger=lambda name: SimpleNamespace(warning_once=str))
-    kind: Any = named_factory("vllm.transformers_utils.processors.unlimited_ocr:UnlimitedOCRProcessor")
-    kind = type("Unlimited", (kind,), {"__init__": partialmethod(kind.__init__, max_crops=32)})
-    return completed(ProcessorInputs(kind, setup), setup)
+    return _given("vllm.transformers_utils.processors.unlimited_ocr:UnlimitedOCRProcessor", setup, max_crops=32)
 
 
 def sglang_unlimited(setup: Setup) -> Completed:
     """Return SGLang's processor of Unlimited-OCR; raises as :func:`sglang`."""
     sglang(setup)
     return subject("processor:sglang.srt.configs.unlimited_ocr:UnlimitedOCRHFProcessor", setup)
+
+
+def vllm_deepseek2(setup: Setup) -> Completed:
+    """Return vLLM's processor as its model of DeepSeek-OCR-2 makes it; raises as :func:`vllm`."""
+    _stand_in()
+    return _given("vllm.transformers_utils.processors.deepseek_ocr:DeepseekOCRProcessor", setup, strategy="v2")
+
+
+def sglang_deepseek2(setup: Setup) -> Completed:
+    """Return SGLang's processor in its mode for DeepSeek-OCR-2; raises as :func:`sglang`."""
+    sglang(setup)
+    return _given("sglang.srt.configs.deepseek_ocr:DeepseekOCRProcessor", setup, ocr2_mode=True)
+
+
+def _given(name: str, setup: Setup, **values: object) -> Completed:
+    """Return a processor that is made with ``values``."""
+    kind: Any = named_factory(name)
+    kind = type("Given", (kind,), {"__init__": partialmethod(kind.__init__, **values)})
+    return completed(ProcessorInputs(kind, setup), setup)
 
 
 def _stand_in() -> None:

@@ -1,10 +1,14 @@
-"""L3: transformers' own Unlimited-OCR, its processor and its model, with any checkpoint of the family."""
+"""L3: transformers' own Unlimited-OCR, its processor and its model, with any checkpoint of the family.
+
+:mod:`ci.implementations.deepseek2` changes it into that of DeepSeek-OCR-2.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import transformers
@@ -85,10 +89,18 @@ class Model(OcrModel[Cache]):
     """Model of transformers, wrapped as the stages of the engine."""
 
     family = MODELS["unlimited_ocr"]
+    classes = "UnlimitedOcr"
+    """Beginning of the names of transformers' classes."""
+    renamed: ClassVar[Mapping[str, str]] = RENAMED
 
     def __init__(self, whole: Any) -> None:
         self.whole, self.model, self.lm_head = whole, whole.model, whole.lm_head
         self.tower, self.text = whole.model.vision_tower, whole.model.language_model
+
+    @classmethod
+    def made(cls, name: str, **options: Any) -> Any:
+        """Make an object of one of transformers' classes of the model, such as ``Config``."""
+        return getattr(transformers, f"{cls.classes}{name}")(**options)
 
     @property
     def max_position_embeddings(self) -> int:
@@ -96,14 +108,15 @@ class Model(OcrModel[Cache]):
         return int(self.text.config.max_position_embeddings)
 
     @property
-    def view_seperator(self) -> Tensor:
+    def separator(self) -> Tensor:
         """The vector that ends an image, ``[C]``."""
-        return self.model.view_separator
+        found: Tensor = self.model.view_separator
+        return found
 
     def get_submodule(self, target: str) -> nn.Module:
         """Return the module that the vendor calls ``target``."""
-        old = next((old for old in RENAMED if target.startswith(old)), "")
-        return self.whole.get_submodule(RENAMED.get(old, "") + target.removeprefix(old))
+        old = next((old for old in self.renamed if target.startswith(old)), "")
+        return self.whole.get_submodule(self.renamed.get(old, "") + target.removeprefix(old))
 
     def sam(self, pixels: Tensor) -> Tensor:
         """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
@@ -137,6 +150,30 @@ class Model(OcrModel[Cache]):
         hidden = out.last_hidden_state
         return self.lm_head(hidden if all_logits else hidden[:, -1:]).float()
 
+    @classmethod
+    def encoder_config(cls, of: Architecture) -> dict[str, Any]:
+        """Return CLIP's sizes."""
+        own = sizes_of(of).clip
+        return {
+            "hidden_size": own.width,
+            "image_size": own.image_size,
+            "intermediate_size": own.width * own.mlp_ratio,
+            "num_hidden_layers": own.layers,
+            "num_attention_heads": own.heads,
+        }
+
+    @classmethod
+    def text_config(cls, of: Architecture) -> dict[str, Any]:
+        """Return the decoder's entries besides the vendor's, each layer's type of attention among them."""
+        ring = of.family.cache.ring
+        full = {} if ring else {"layer_types": ["full_attention"] * of.decoder.num_hidden_layers}
+        return {"sliding_window": ring or 128, **full}
+
+    @classmethod
+    def grids(cls, made: Mapping[str, Any], pages: Sequence[Image.Image], preset: Preset) -> Any:
+        """Return each page's grid, columns first, as the processor has it."""
+        return made["patches_grid"]
+
 
 class FullAttention(Model):
     """DeepSeek-OCR: the same graph without a window."""
@@ -147,64 +184,57 @@ class FullAttention(Model):
 class TransformersUnlimited(EngineSubject):
     """Model of transformers as a subject.
 
-    Inputs come from its processor for Unlimited-OCR if torchvision is installed, otherwise from the engine.
+    Inputs come from its processor if torchvision is installed, otherwise from the engine.
     """
 
     read_many: Any = None
+    model_class: type[Model] = Model
 
     def __init__(self, setup: Setup) -> None:
         found = resolve(setup.checkpoint)
         if found.folder is None:
             raise DsocrError(f"{setup.checkpoint} has no files; export it, or name a folder")
-        model = Model if found.architecture.family.cache.ring else FullAttention
-        engine = Engine(model(_loaded(found, setup)), found.tokenizer)
+        own = self.model_class
+        model = own if found.architecture.family.name == own.family.name else FullAttention
+        engine = Engine(model(_loaded(model, found, setup)), found.tokenizer)
         super().__init__(engine)
-        if is_torchvision_available() and model is Model:
+        if is_torchvision_available() and model is own:
             tokenizer = transformers.AutoTokenizer.from_pretrained(found.folder)
-            engine.prepare = partial(_prepared, tokenizer, setup.device)  # type: ignore[method-assign]
+            engine.prepare = partial(_prepared, own, tokenizer, setup.device)  # type: ignore[method-assign]
 
 
-def _loaded(found: Checkpoint, setup: Setup) -> Any:
-    model = transformers.UnlimitedOcrForConditionalGeneration.from_pretrained(
+def _loaded(model: type[Model], found: Checkpoint, setup: Setup) -> Any:
+    loaded = getattr(transformers, f"{model.classes}ForConditionalGeneration").from_pretrained(
         found.folder,
-        config=_config(found.architecture, found.tokenizer.special.image),
+        config=_config(model, found.architecture, found.tokenizer.special.image),
         attn_implementation="eager",
         dtype=dtype_named(setup.dtype),
     )
-    return model.eval().to(setup.device)
+    return loaded.eval().to(setup.device)
 
 
-def _config(of: Architecture, image_id: int) -> Any:
+def _config(model: type[Model], of: Architecture, image_id: int) -> Any:
     """Return its config with a checkpoint's sizes, of which the vendor's file names vision's in another way."""
-    own = sizes_of(of)
+    encoder: Any = of.encoder
     sam = {
-        "hidden_size": own.sam.width,
-        "image_size": own.sam.image_size,
-        "output_channels": own.sam.neck_channels,
-        "num_hidden_layers": own.sam.layers,
-        "num_attention_heads": own.sam.heads,
-        "global_attn_indexes": [*own.sam.global_attn_indexes],
-        "downsample_channels": [*own.sam.downsample_channels],
-        "mlp_dim": own.sam.width * own.sam.mlp_ratio,
+        "hidden_size": encoder.sam.width,
+        "image_size": encoder.sam.image_size,
+        "output_channels": encoder.sam.neck_channels,
+        "num_hidden_layers": encoder.sam.layers,
+        "num_attention_heads": encoder.sam.heads,
+        "global_attn_indexes": [*encoder.sam.global_attn_indexes],
+        "downsample_channels": [*encoder.sam.downsample_channels],
+        "mlp_dim": encoder.sam.width * encoder.sam.mlp_ratio,
     }
-    clip = {
-        "hidden_size": own.clip.width,
-        "image_size": own.clip.image_size,
-        "intermediate_size": own.clip.width * own.clip.mlp_ratio,
-        "num_hidden_layers": own.clip.layers,
-        "num_attention_heads": own.clip.heads,
-    }
-    text = {**of.to_config()["language_config"], "sliding_window": of.family.cache.ring or 128}
-    if not of.family.cache.ring:
-        text["layer_types"] = ["full_attention"] * of.decoder.num_hidden_layers
-    vision = {"sam_config": sam, "encoder_config": clip}
-    return transformers.UnlimitedOcrConfig(vision_config=vision, text_config=text, image_token_id=image_id)
+    text = {**of.to_config()["language_config"], **model.text_config(of)}
+    vision = {"sam_config": sam, "encoder_config": model.encoder_config(of)}
+    return model.made("Config", vision_config=vision, text_config=text, image_token_id=image_id)
 
 
 def write_for_server(checkpoint: str, folder: str) -> None:
     """Write a checkpoint as transformers' own, with a processor for gundam and what its server needs beside."""
     found = resolve(checkpoint)
-    model = _loaded(found, Setup(checkpoint=checkpoint, dtype="float32"))
+    model = _loaded(Model, found, Setup(checkpoint=checkpoint, dtype="float32"))
     model.generation_config = transformers.GenerationConfig(eos_token_id=1, pad_token_id=2)
     model.save_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(found.folder)
@@ -214,22 +244,28 @@ def write_for_server(checkpoint: str, folder: str) -> None:
 
 
 def _prepared(
-    tokenizer: Any, device: str, page: ImageSource, prompt: str = "markdown", preset: str | Preset = "gundam", **_: Any
+    model: type[Model],
+    tokenizer: Any,
+    device: str,
+    page: ImageSource,
+    prompt: str = "markdown",
+    preset: str | Preset = "gundam",
+    **_: Any,
 ) -> Inputs:
     """Return what its processor makes of a page, under the vendor's names."""
-    family = Model.family
-    sizes = family.preset(preset)
+    sizes = model.family.preset(preset)
     side = sizes.base_size if sizes.crop else sizes.image_size
-    images = transformers.UnlimitedOcrImageProcessor(
-        size={"height": side, "width": side}, crop_to_patches=sizes.crop, tile_size=sizes.image_size
-    )
+    options = {"size": {"height": side, "width": side}, "crop_to_patches": sizes.crop, "tile_size": sizes.image_size}
     found = files_of(page)
     pages = [
         load_image(one if isinstance(one, Image.Image) else str(one))
         for one in (found if isinstance(found, list) else [found])
     ]
-    text = family.prompts.get(prompt, prompt).replace(IMAGE, IMAGE * len(pages))
-    made = transformers.UnlimitedOcrProcessor(images, tokenizer)(images=pages, text=text, return_tensors="pt")
+    text = model.family.prompts.get(prompt, prompt)
+    if model.family.pages_prompt:
+        text = text.replace(IMAGE, IMAGE * len(pages))
+    processor = model.made("Processor", image_processor=model.made("ImageProcessor"), tokenizer=tokenizer)
+    made = processor(images=pages, text=text, return_tensors="pt", **options)
     ids = made["input_ids"]
     if ids[0, 0] != tokenizer.bos_token_id:  # real tokenizers add it of themselves
         ids = torch.cat([ids.new_tensor([[tokenizer.bos_token_id]]), ids], 1)
@@ -238,7 +274,7 @@ def _prepared(
     inputs = Inputs(
         input_ids=ids,
         images_seq_mask=ids == tokenizer.convert_tokens_to_ids(IMAGE),
-        images_spatial_crop=torch.tensor(made["patches_grid"]),
+        images_spatial_crop=torch.tensor(model.grids(made, pages, sizes)),
         images_crop=crops,
         images_ori=made["pixel_values"].bfloat16(),
     )

@@ -152,14 +152,14 @@ RGB_FIRST = "that a page of two levels or with a palette is made RGB before it i
 LATER = "that the later of two equally near grids is chosen if the page covers more than half of its area"
 ODD_PAGES: Mapping[str, OddPage] = {
     "plain": OddPage(plain, ""),
-    "turned": OddPage(turned, "EXIF orientation, a palette's transparency, and squashing of pages up to 640 px"),
+    "turned": OddPage(turned, "EXIF orientation, a palette's transparency, and squashing into a small view"),
     "transparent": OddPage(transparent, "that alpha is dropped and not blended"),
     "16_bit": OddPage(lambda: Image.fromarray(two_texts(65535, 300)), "that levels are clipped at 255 and not scaled"),
     "cmyk": OddPage(cmyk, "that CMYK is converted as Pillow does it and not inverted", suffix="tif"),
     "with_profile": OddPage(with_profile, "that no ICC profile is applied"),
     "repeated": OddPage(repeated, "that no_repeat_ngram_size is 20 and counts prompt and output"),
-    "exactly_640": cut("that a page is not cut if no side is longer than 640 px", "Castle With", 10, 40, 640, 640),
-    "641_wide": cut("that a page is cut if one side is longer than 640 px", "Random", 10, 40, 641, 320, 2),
+    "exactly_640": cut("that a page is not cut if no side is longer than a crop's", "Castle With", 10, 40, 640, 640),
+    "641_wide": cut("that a page is cut only if one side is longer than a crop's", "Random", 10, 40, 641, 320, 2),
     "tie": cut(LATER, "Castle With", 10, 40, 1240, 496, 2),
     "near_square": cut("that a page that is cut has two crops at least", "Castle With", 200, 300, 720, 720, 2),
     "large_jpeg": OddPage(

@@ -76,7 +76,7 @@ def test_crops_are_zeros_where_there_are_none(asked: Asked, drawn: Drawn, dsocr_
     dsocr_check([as_expected("images_crop", largest, 0.0, "the largest value if a page is not cut")])
 
 
-# The view of the whole page: padded with grey, or squashed without crops and up to 640 px.
+# The view of the whole page: padded with grey, or squashed without crops into a small view.
 
 
 @pytest.mark.parametrize("preset", DEEPSEEK_OCR.presets)

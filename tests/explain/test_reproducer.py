@@ -65,11 +65,12 @@ def cut() -> Clean:
 
 
 def of_pixels(out: Path) -> Reproduced:
-    """Write the script of crops that are resized with another filter."""
+    """Write the script of crops that differ by one level in some places, as another resizing's do."""
     case = make_case(real.CUT, "free", "gundam", family=DEEPSEEK_OCR)
     clean = cut()
     right = clean.inputs.images_crop
-    spoilt = (right.float().roll(1, dims=3)).bfloat16()
+    spoilt = right.clone()
+    spoilt[0, 0, 9, ::7] = (right[0, 0, 9, ::7].float() - 2 / 255).bfloat16()
     write_seen(out, clean, case, Seen("images_crop", spoilt), pixels_sha256(right))
     [script] = out.rglob(SCRIPT)
     view = int((spoilt.float() - right.float()).flatten(1).norm(dim=1).argmax())
@@ -98,6 +99,7 @@ MADE: dict[str, Callable[[Path], Reproduced]] = {
     "window": partial(of_tensor, "sam.page/1", lambda right: right * 1.01, "positions_0"),
     "block": partial(of_tensor, "clip.page/1", lambda right: right.roll(1, dims=1), "softmax"),
     "linear": partial(of_tensor, "projector.page", lambda right: right + 0.1, 'data["bias"]'),
+    "small": partial(of_tensor, "projector.page", lambda right: right * 1.00005, 'data["bias"]'),
     "fusion": partial(of_tensor, "vision_fusion", lambda right: right.flip(0), "separator"),
     "decoder": partial(of_tensor, "prefill/1", lambda right: right * right.gt(0), 'data["expected"]'),
 }
