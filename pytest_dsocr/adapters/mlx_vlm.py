@@ -86,14 +86,13 @@ def resize(architecture: Architecture) -> None:
     encoder = architecture.encoder
     assert isinstance(encoder, DeepEncoder | DeepEncoder2)
     name, _ = OWN_NAMES.get(architecture.family.name, OWN_NAMES["deepseek_ocr"])
-    module, configs, vision = (
-        importlib.import_module(f"mlx_vlm.models.{name}.{part}") for part in (name, "config", "vision")
-    )
-    known: Any = importlib.import_module("mlx_vlm.models.deepseekocr.sam").SAMEncoder
+    places = f"{name}.{name}", f"{name}.config", f"{name}.vision", "deepseekocr.sam"
+    parts: list[Any] = [importlib.import_module(f"mlx_vlm.models.{place}") for place in places]
+    module, configs, vision, sam = parts
     names = ("image_size", "width", "layers", "heads", "window_size", "global_attn_indexes")
     sizes = {name: getattr(encoder.sam, name) for name in names}
     module.SAMViTConfig = partial(configs.SAMViTConfig, **sizes)
-    module.SAMEncoder = partial(_encoder, known, encoder.sam)
+    module.SAMEncoder = partial(_encoder, sam.SAMEncoder, encoder.sam)
     if isinstance(encoder, DeepEncoder2):
         own = configs.Qwen2EncoderConfig(*astuple(encoder.tower))  # the same fields in the same order
         vision.Qwen2EncoderConfig = lambda **_: own
