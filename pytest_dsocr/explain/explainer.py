@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from torch import Tensor
 
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.divergence import of_whole_page
@@ -158,6 +159,13 @@ class Explainer:
         is_sure = report.exchange.answer.level >= Level.STAGES
         params = {"page": msgspec.to_builtins(PageRead.of(report)), "is_sure": is_sure}
         return self._described(report, what, "describe_choices", params)
+
+    def describe_cache(
+        self, report: CaseReport, tokens: Sequence[int], kept: Sequence[tuple[Tensor, Tensor]]
+    ) -> Description | None:
+        """Describe the subject's cache after a case's prompt and these tokens; None if that is not possible."""
+        params = {"case": pack_case(report.case), "tokens": [*tokens], "kept": [*kept]}
+        return next(iter(self._described(report, "logits", "describe_cache", params)), None)
 
     def _described(
         self, report: CaseReport, what: str, request: str, params: Mapping[str, Any]

@@ -20,6 +20,7 @@ from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.passes import places_of
 from pytest_dsocr.records.subject_result import SubjectResult
 from pytest_dsocr.run.described import described
+from pytest_dsocr.run.described_steps import describe_logits
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import CheckedSubject
@@ -39,6 +40,10 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
         found = {what: of_choices[0]} if of_choices else found
     if found:
         return found
+    if what == "logits" and what not in resources.described_stages:
+        resources.described_stages.add(what)
+        of_steps = describe_logits(report, subject, resources)
+        return {what: of_steps} if of_steps else {}
     of_tensor = describe_case(report, subject, resources)
     return {report.divergence.first.what: of_tensor[0][1]} if of_tensor else {}
 

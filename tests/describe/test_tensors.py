@@ -69,7 +69,7 @@ ANYWHERE: Mapping[str, tuple[Callable[[Tensor], Tensor], str, str]] = {
     "channels' factors": (lambda x: x * (1 + random(x.shape[2]).abs()), "scaled-channels", "a factor of its own"),
     "rows' factors": (lambda x: x * (1 + random(x.shape[1], 1).abs()), "scaled-rows", "a factor of its own"),
     "bfloat16": (lambda x: x.bfloat16().float(), "rounded", "to bfloat16"),
-    "int8": (quantised, "rounded", "int8, with a scale of each row"),
+    "int8": (quantised, "rounded", "int8 with a scale for each row"),
     "one direction": (lambda x: x + random(1, x.shape[1], 1) * random(x.shape[2]), "low-rank", "one direction"),
     "channel": (lambda x: x + random(*x.shape) * (torch.arange(x.shape[2]) == 3), "confined", "channel 3 of"),
     "channels moved": (lambda x: x.roll(1, 2), "rolled", "channels comes first"),
