@@ -178,6 +178,10 @@ TEXTS: dict[str, tuple[str, Rendered]] = {
         "a backslash and an n in place of each newline",
         lambda pieces: [one.replace("\n", "\\n") for one in pieces],
     ),
+    "escaped-after": (
+        "a backslash and an n after the newline behind the image",
+        _each(lambda one: "\n\\n" + one.removeprefix("\n")),
+    ),
     "carriage": (
         "a carriage return in front of each newline",
         lambda pieces: [one.replace("\n", "\r\n") for one in pieces],
