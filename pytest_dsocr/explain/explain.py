@@ -227,14 +227,17 @@ class ExplainingRuntime(EngineRuntime):
         seen: Mapping[str, Any],
         expected: Mapping[str, Any] | str,
         out: str | None = None,
+        earlier: Sequence[Mapping[str, Any]] = (),
     ) -> list[dict[str, Any]]:
         """Describe the subject's tensor; see :func:`~pytest_dsocr.explain.described.describe_seen`.
 
-        If ``out`` names the folder of the run's result, also write a script that shows the difference.
+        If ``out`` names the folder of the run's result, also write a script that shows the difference. ``earlier`` are
+        pages that were read before.
         """
         summary = expected if isinstance(expected, str) else Seam(**expected)
         clean, given = self._clean(case), Seen(**seen)
-        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(clean, given, summary, case))
+        before = {one.id: partial(self._made, one) for one in map(unpack_case, earlier)}
+        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(clean, given, summary, case, before))
         if out is not None:
             write_seen(Path(out), clean, case, given, summary)
         return found
@@ -274,9 +277,12 @@ class ExplainingRuntime(EngineRuntime):
     def _clean(self, case: Case) -> Clean:
         if case not in self._kept:
             self._kept.clear()
-            engine = self.subject.engine
-            self._kept[case] = Clean(engine, engine.prepare(case.page, prompt=case.prompt, preset=case.preset))
+            self._kept[case] = self._made(case)
         return self._kept[case]
+
+    def _made(self, case: Case) -> Clean:
+        engine = self.subject.engine
+        return Clean(engine, engine.prepare(case.page, prompt=case.prompt, preset=case.preset))
 
 
 def check_memory(checkpoint: str, device: str, dtype: str) -> None:

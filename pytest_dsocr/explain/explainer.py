@@ -19,6 +19,7 @@ from pytest_dsocr.explain.deadline import longest
 from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, Trail, question_of
 from pytest_dsocr.explain.search import NextWrong, SearchResult
+from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import START_LIMIT_S, Level, Setup
 from pytest_dsocr.records.names import ComparisonName
 from pytest_dsocr.records.reference_result import Seam
@@ -145,13 +146,17 @@ class Explainer:
         except ReferenceFaultError as error:
             return Explanation(f"nothing was tried: {str(error).splitlines()[0]}")
 
-    def describe(self, report: CaseReport, seen: Seen) -> tuple[Description, ...]:
-        """Describe the subject's tensor of a case; nothing if the process fails, or has no expected tensor."""
+    def describe(self, report: CaseReport, seen: Seen, earlier: Sequence[Case] = ()) -> tuple[Description, ...]:
+        """Describe the subject's tensor of a case; nothing if the process fails, or has no expected tensor.
+
+        ``earlier`` are pages that were read before.
+        """
         expected = report.exchange.expected
         summary = getattr(expected.inputs, seen.what) if seen.what in PIXELS else expected.seams[seen.what]
         if isinstance(summary, Seam):
             summary = vars(replace(summary, values=None, not_finite=None))
         params = {"case": pack_case(report.case), "seen": seen._asdict(), "expected": summary, "out": self._out}
+        params["earlier"] = [pack_case(one) for one in earlier]
         return self._described(report, seen.what, "describe", params)
 
     def describe_choices(self, report: CaseReport, what: str) -> tuple[Description, ...]:

@@ -140,6 +140,7 @@ def run_case(
         explanation = known or sentence.of_rounding(report) or explainer.explain(report)
         resources.pages[case.id] = seen(report)
         relations = descriptions(report, subject, resources)
+        resources.read.append(case)
         reproduce(report, config.out)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, described=relations))
         further = further_causes(report, subject, resources)

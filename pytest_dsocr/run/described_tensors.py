@@ -27,6 +27,9 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.forced_steps import without_padding
 from pytest_dsocr.subjects.protocol import TextSubject
 
+MOST_EARLIER = 2
+"""Number of earlier pages that are looked for in a wrong tensor."""
+
 
 def descriptions(report: CaseReport, subject: TextSubject, resources: RunResources) -> dict[str, Description]:
     """Return the description of the first divergence, by its comparison: of exact values and outputs, or of tensors."""
@@ -80,7 +83,8 @@ def describe_tensor(
     except (SubjectFaultError, MachineError, OutOfMemoryError) as error:
         current().note(f"{what} of {report.case.id} is not described: {str(error).splitlines()[0]}")
         return ()
-    return resources.explainer.describe(report, seen._replace(alone=alone)) if seen else ()
+    earlier = [one for one in resources.read[-MOST_EARLIER:] if one != report.case and not one.is_several]
+    return resources.explainer.describe(report, seen._replace(alone=alone), earlier) if seen else ()
 
 
 def _is_known(what: str, report: CaseReport) -> bool:

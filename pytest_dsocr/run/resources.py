@@ -10,6 +10,7 @@ from pytest_dsocr.describe.state import PageSeen
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.rounding import Rounder
+from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Config, Setup
 from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.records.subject_result import HALF
@@ -27,6 +28,8 @@ class RunResources:
     explainer: Explainer
     pages: dict[str, PageSeen] = field(default_factory=dict)
     """Pages that were compared so far, by their cases."""
+    read: list[Case] = field(default_factory=list)
+    """These pages in the order in which they were read."""
     described_stages: set[str] = field(default_factory=set)
     """Stages of the tensors that were described."""
     followed: set[tuple[str, bool]] = field(default_factory=set)
