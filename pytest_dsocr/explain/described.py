@@ -43,8 +43,6 @@ from pytest_dsocr.records.reference_result import Seam, pixels_sha256
 
 POSITIONS = "pos"
 """Part of the names of parameters that are added as positions."""
-CONFINED = "confined"
-"""Kind of a description that says only where the difference is."""
 NEARER = 10
 """Factor by which one tensor must be nearer than another to count as right."""
 
@@ -88,7 +86,7 @@ def describe_seen(
         right, given = right_of(clean, TensorName.parse(seen.what))
         places = _places(clean, seen, right)
         found = [*_of_seam(clean, seen, expected, right, given)]
-        if not any(one.explains and one.kind != CONFINED for one in found):
+        if not any(one.says_how for one in found):
             found = [*_of_earlier(clean, seen, right, given, earlier or {})] or found
         return [replace(one, places=places) for one in found]
 
@@ -140,7 +138,7 @@ def _of_seam(
         found = [*_described(clean, name, seen.gave, right if own is None else own, given)]
         inner = None
         known = next((one for one in found if one.explains), None)
-        if own is not None and (known is None or known.kind == CONFINED):
+        if own is not None and (known is None or not known.says_how):
             inner = _of_part(clean, name, seen.gave, own, given) if given is not None else None
             inner = inner if inner and inner.explains else _of_weights(clean, name, seen, own) or inner
             if inner and known:

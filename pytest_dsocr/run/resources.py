@@ -32,6 +32,8 @@ class RunResources:
     """These pages in the order in which they were read."""
     described_stages: set[str] = field(default_factory=set)
     """Stages of the tensors that were described."""
+    substituted: set[tuple[str, bool]] = field(default_factory=set)
+    """First wrong stages after which parts received the reference's tensors, and whether the page was cut."""
     followed: set[tuple[str, bool]] = field(default_factory=set)
     """First wrong stages from which further causes were looked for, and whether the page was cut."""
     _rounders: dict[bool, Rounder] = field(default_factory=dict)
