@@ -80,8 +80,8 @@ def describe_seen(
         right = getattr(clean.inputs, seen.what).cpu()
         page = load_images(case.page) if case else None
         source = Source(page, case.preset, seen.what == PIXELS[1]) if case and isinstance(page, Image.Image) else None
-        found = describe_pixels(seen.gave, right, clean.grid, source) if pixels_sha256(right) == expected else None
-        return [replace(found, places=_places(clean, seen, right))] if found else []
+        own = describe_pixels(seen.gave, right, clean.grid, source) if pixels_sha256(right) == expected else None
+        return [replace(own, places=_places(clean, seen, right))] if own else []
     with torch.no_grad():
         right, given = right_of(clean, TensorName.parse(seen.what))
         places = _places(clean, seen, right)
