@@ -29,7 +29,7 @@ class RunResources:
     pages: dict[str, PageSeen] = field(default_factory=dict)
     """Pages that were compared so far, by their cases."""
     read: list[Case] = field(default_factory=list)
-    """These pages in the order in which they were read."""
+    """Cases that were compared so far, in their order."""
     described_stages: set[str] = field(default_factory=set)
     """Stages of the tensors that were described."""
     substituted: set[tuple[str, bool]] = field(default_factory=set)
