@@ -19,7 +19,7 @@ from pytest_dsocr.layers.attention import AttentionFunction
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.case import Case
 
-Way = Callable[[Engine[Any], Changes], None]
+BatchWay = Callable[[Engine[Any], Changes], None]
 
 
 def describe_batch(engine: Engine[Any], cases: Sequence[Case], texts: Sequence[str]) -> Description | None:
@@ -55,7 +55,7 @@ def _right(engine: Engine[Any], changes: Changes) -> None:
     """Change nothing."""
 
 
-def _seeing(change: Callable[[int], int] | None) -> Way:
+def _seeing(change: Callable[[int], int] | None) -> BatchWay:
     """Return the way in which a row sees another number of positions than it has; None for all of the batch."""
 
     def put(engine: Engine[Any], changes: Changes) -> None:
@@ -77,7 +77,7 @@ def _attend(
     return usual(q, k, v, None if lengths is None or change is None else [*map(change, lengths)])
 
 
-WAYS: Mapping[str, Way] = {
+WAYS: Mapping[str, BatchWay] = {
     "": _right,
     "the padding behind a row's own tokens": _seeing(None),
     "one position of padding": _seeing(lambda length: length + 1),
