@@ -157,7 +157,7 @@ def _around(front: str, behind: str) -> Rendered:
 
 
 OF_MARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-    f"{IMAGE}\n": (("newline",), ("no-newline", "two-newlines", "space-for-newline", "escaped")),
+    f"{IMAGE}\n": (("newline",), ("no-newline", "two-newlines", "space-for-newline", "escaped", "escaped-after")),
     "<|grounding|>": ((), ("no-grounding",)),
 }
 """Rows that are no mistakes, by a part of the prompts: if a model's prompts have it, and if they do not."""
