@@ -5,7 +5,7 @@ The engine's tensor counts as the expected one only if it agrees with the refere
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -28,7 +28,7 @@ from pytest_dsocr.describe.pair import RowPair, share, simplest
 from pytest_dsocr.describe.pixels import describe_pixels
 from pytest_dsocr.describe.resizing import Source
 from pytest_dsocr.describe.rounding import FORMS
-from pytest_dsocr.describe.tensors import describe_tensor
+from pytest_dsocr.describe.tensors import describe_tensor, of_earlier
 from pytest_dsocr.describe.windows import describe_windows, has_windows, one_window
 from pytest_dsocr.explain.mistake import Changes, blocks_of, home_of, model_of
 from pytest_dsocr.explain.parts import ComputedPart
@@ -43,8 +43,6 @@ from pytest_dsocr.records.reference_result import Seam, pixels_sha256
 
 POSITIONS = "pos"
 """Part of the names of parameters that are added as positions."""
-CONFINED = "confined"
-"""Kind of a description that says only where the difference is."""
 NEARER = 10
 """Factor by which one tensor must be nearer than another to count as right."""
 
@@ -59,7 +57,13 @@ class Seen(NamedTuple):
     """Whether wrong inputs have another cause, and are not described."""
 
 
-def describe_seen(clean: Clean, seen: Seen, expected: Seam | str, case: Case | None = None) -> list[Description]:
+Earlier = Mapping[str, Callable[[], Clean]]
+"""Right tensors of pages that were read before, by their cases."""
+
+
+def describe_seen(
+    clean: Clean, seen: Seen, expected: Seam | str, case: Case | None = None, earlier: Earlier | None = None
+) -> list[Description]:
     """Describe how the subject's tensor differs from the expected one; return nothing if that is not known.
 
     If the engine's block reproduces the tensor from the subject's own input, the input is described, because the block
@@ -70,17 +74,40 @@ def describe_seen(clean: Clean, seen: Seen, expected: Seam | str, case: Case | N
         seen: the subject's tensor.
         expected: summary of the reference's tensor, or the digest of its pixels.
         case: the page, from which pixels are made again.
+        earlier: pages to look for in what nothing else describes.
     """
     if isinstance(expected, str):
         right = getattr(clean.inputs, seen.what).cpu()
         page = load_images(case.page) if case else None
         source = Source(page, case.preset, seen.what == PIXELS[1]) if case and isinstance(page, Image.Image) else None
-        found = describe_pixels(seen.gave, right, clean.grid, source) if pixels_sha256(right) == expected else None
-        return [replace(found, places=_places(clean, seen, right))] if found else []
+        own = describe_pixels(seen.gave, right, clean.grid, source) if pixels_sha256(right) == expected else None
+        return [replace(own, places=_places(clean, seen, right))] if own else []
     with torch.no_grad():
         right, given = right_of(clean, TensorName.parse(seen.what))
         places = _places(clean, seen, right)
-        return [replace(one, places=places) for one in _of_seam(clean, seen, expected, right, given)]
+        found = [*_of_seam(clean, seen, expected, right, given)]
+        if not any(one.says_how for one in found):
+            found = [*_of_earlier(clean, seen, right, given, earlier or {})] or found
+        return [replace(one, places=places) for one in found]
+
+
+def _of_earlier(
+    clean: Clean, seen: Seen, right: Tensor, right_given: Sequence[Tensor], earlier: Earlier
+) -> Iterator[Description]:
+    """Yield that the subject's tensor, or an input of it, has rows of a page that was read before."""
+    name = TensorName.parse(seen.what)
+    for page, other in earlier.items():
+        there, given_there = right_of.__wrapped__(other(), name)
+        trials = [("", seen.gave, right, there)]
+        for own, expected, one in zip(seen.given, right_given, given_there, strict=False):
+            trials.insert(0, ("its input is wrong: ", own, expected, one))
+        for words, own, expected, one in trials:
+            if own.shape != expected.shape:
+                continue
+            found = of_earlier(_pair(clean, name, own, expected), _pair(clean, name, one, one).actual, page)
+            if found is not None and found.explains:
+                yield replace(found, text=words + found.text)
+                return
 
 
 def _places(clean: Clean, seen: Seen, right: Tensor) -> tuple[ErrorPanel, ...]:
@@ -111,7 +138,7 @@ def _of_seam(
         found = [*_described(clean, name, seen.gave, right if own is None else own, given)]
         inner = None
         known = next((one for one in found if one.explains), None)
-        if own is not None and (known is None or known.kind == CONFINED):
+        if own is not None and (known is None or not known.says_how):
             inner = _of_part(clean, name, seen.gave, own, given) if given is not None else None
             inner = inner if inner and inner.explains else _of_weights(clean, name, seen, own) or inner
             if inner and known:
@@ -250,15 +277,19 @@ computed = lru_cache(1)(compute)
 def _described(
     clean: Clean, name: TensorName, actual: Tensor, right: Tensor, given: Tensor | None
 ) -> Iterator[Description]:
+    found = describe_tensor(_pair(clean, name, actual, right, given))
+    if found is not None:
+        yield found
+
+
+def _pair(clean: Clean, name: TensorName, actual: Tensor, right: Tensor, given: Tensor | None = None) -> RowPair:
     is_prompt = name.stage == PREFILL and name.block is not None
     how: dict[str, Any] = {"channels_last": name.block is not None, "given": given}
     if is_prompt:
         how["image"] = clean.inputs.images_seq_mask[0].cpu()
     elif name.stage in (FUSION, PREFILL) and right.ndim == 2:
         how["crops"] = clean.grid
-    found = describe_tensor(pair_of(actual, right, **how))
-    if found is not None:
-        yield found
+    return pair_of(actual, right, **how)
 
 
 def error_of(actual: Tensor, right: Tensor) -> float:

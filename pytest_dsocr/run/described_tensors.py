@@ -17,11 +17,15 @@ from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.passes import places_of
 from pytest_dsocr.records.subject_result import SubjectResult
 from pytest_dsocr.run.described import described
+from pytest_dsocr.run.described_steps import describe_logits
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.forced_steps import without_padding
 from pytest_dsocr.subjects.protocol import TextSubject
+
+MOST_EARLIER = 2
+"""Number of earlier pages that are looked for in a wrong tensor."""
 
 
 def descriptions(report: CaseReport, subject: TextSubject, resources: RunResources) -> dict[str, Description]:
@@ -36,6 +40,10 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
         found = {what: of_choices[0]} if of_choices else found
     if found:
         return found
+    if what == "logits" and what not in resources.described_stages:
+        resources.described_stages.add(what)
+        of_steps = describe_logits(report, subject, resources)
+        return {what: of_steps} if of_steps else {}
     of_tensor = describe_case(report, subject, resources)
     return {report.divergence.first.what: of_tensor[0][1]} if of_tensor else {}
 
@@ -72,7 +80,8 @@ def describe_tensor(
     except (SubjectFaultError, MachineError, OutOfMemoryError) as error:
         current().note(f"{what} of {report.case.id} is not described: {str(error).splitlines()[0]}")
         return ()
-    return resources.explainer.describe(report, seen._replace(alone=alone)) if seen else ()
+    earlier = [one for one in resources.read[-MOST_EARLIER:] if one != report.case and not one.is_several]
+    return resources.explainer.describe(report, seen._replace(alone=alone), earlier) if seen else ()
 
 
 def _is_known(what: str, report: CaseReport) -> bool:
