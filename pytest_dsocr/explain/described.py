@@ -24,12 +24,13 @@ from pytest_dsocr.describe.description import ENOUGH, Description, ErrorPanel
 from pytest_dsocr.describe.error_map import error_map
 from pytest_dsocr.describe.experts import Mixed, describe_experts
 from pytest_dsocr.describe.layout import pair_of
-from pytest_dsocr.describe.pair import RowPair, share, simplest
+from pytest_dsocr.describe.pair import EXACT, RowPair, share, simplest
 from pytest_dsocr.describe.pixels import describe_pixels
 from pytest_dsocr.describe.resizing import Source
 from pytest_dsocr.describe.rounding import FORMS
 from pytest_dsocr.describe.tensors import describe_tensor, of_earlier
 from pytest_dsocr.describe.windows import describe_windows, has_windows, one_window
+from pytest_dsocr.explain.inside import of_inside, of_other_block
 from pytest_dsocr.explain.mistake import Changes, blocks_of, home_of, model_of
 from pytest_dsocr.explain.parts import ComputedPart
 from pytest_dsocr.explain.recompute import Clean, Segment
@@ -38,11 +39,16 @@ from pytest_dsocr.layers.decoder import DecoderLayer
 from pytest_dsocr.layers.experts import MixtureOfExperts
 from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.inside import Inside
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import Seam, pixels_sha256
 
 POSITIONS = "pos"
 """Part of the names of parameters that are added as positions."""
+OF_MANY_NUMBERS = ("vector", "scaled-channels", "scaled-rows", "offset-rows", "low-rank")
+"""Kinds of descriptions that say less than the steps inside do."""
+OF_EXPERTS = "experts"
+"""Kind of a description of the experts as a whole."""
 NEARER = 10
 """Factor by which one tensor must be nearer than another to count as right."""
 
@@ -55,6 +61,10 @@ class Seen(NamedTuple):
     given: tuple[Tensor, ...] = ()
     alone: bool = False
     """Whether wrong inputs have another cause, and are not described."""
+    inside: Inside = Inside()
+    """Calls of the modules inside of a block."""
+    front: Inside = Inside()
+    """Calls of the modules before a stage's first block."""
 
 
 Earlier = Mapping[str, Callable[[], Clean]]
@@ -134,28 +144,55 @@ def _of_seam(
     least = 0.0 if is_right else total / NEARER
     errors = [error_of(given, one) for given, one in zip(seen.given, right_given, strict=False)]
     if not is_right:
-        given = seen.given[0] if len(seen.given) == 1 else None
-        found = [*_described(clean, name, seen.gave, right if own is None else own, given)]
-        inner = None
-        known = next((one for one in found if one.explains), None)
-        if own is not None and (known is None or not known.says_how):
-            inner = _of_part(clean, name, seen.gave, own, given) if given is not None else None
-            inner = inner if inner and inner.explains else _of_weights(clean, name, seen, own) or inner
-            if inner and known:
-                inner = replace(inner, text=f"{known.text}; there {inner.text}") if inner.explains else known
-        yield from [inner] if inner else found
+        yield from _of_output(clean, name, seen, right, own)
     if seen.alone:
         return
     whose = "the block" if name.block is not None else "the stage"
     words = f"{whose} itself is right, and its input is wrong: " if is_right else f"the input of {whose} is wrong: "
     for given, one, error in zip(seen.given, right_given, errors, strict=False):
         if own is not None and error > least:
-            yield from (replace(of, text=words + of.text) for of in _of_input(clean, name, given, one))
+            yield from (replace(of, text=words + of.text) for of in _of_input(clean, name, given, one, seen.front))
 
 
-def _of_input(clean: Clean, name: TensorName, given: Tensor, right: Tensor) -> Iterator[Description]:
+def _of_output(clean: Clean, name: TensorName, seen: Seen, right: Tensor, own: Tensor | None) -> list[Description]:
+    """Describe an output by the steps inside, by another computation of the whole, or by its values alone."""
+    given = seen.given[0] if len(seen.given) == 1 else None
+    found = [*_described(clean, name, seen.gave, right if own is None else own, given)]
+    known = next((one for one in found if one.explains), None)
+    steps = of_inside(clean, name, seen.inside, stage=seen.given)
+    if known and known.says_how and known.kind not in OF_MANY_NUMBERS:
+        return found
+    if steps and steps.share >= EXACT:
+        if name.stage == PREFILL and own is not None and given is not None:
+            part = _of_part(clean, name, seen.gave, own, given)
+            steps = part if part and part.kind == OF_EXPERTS and part.share >= EXACT else steps
+        return [steps]
+    if known and known.says_how:
+        return [replace(known, text=f"{known.text}; {steps.text}")] if steps else found
+    inner = None if own is None else _of_whole(clean, name, seen, own, given)
+    if inner and inner.explains:
+        return [replace(inner, text=f"{known.text}; there {inner.text}") if known else inner]
+    left = known or steps or inner
+    return [left] if left else found
+
+
+def _of_whole(clean: Clean, name: TensorName, seen: Seen, own: Tensor, given: Tensor | None) -> Description | None:
+    """Describe an output by another computation of the block or stage from its input."""
+    part = _of_part(clean, name, seen.gave, own, given) if given is not None else None
+    if part and part.explains:
+        return part
+    weights = _of_weights(clean, name, seen, own)
+    if weights is None and given is not None and name.block is not None:
+        return of_other_block(clean, name, seen.gave, given) or part
+    return weights or part
+
+
+def _of_input(clean: Clean, name: TensorName, given: Tensor, right: Tensor, front: Inside) -> Iterator[Description]:
     """Describe a wrong input; of a first block, also what is added to it as positions."""
     found = [*_described(clean, name, given, right, None)]
+    if not any(one.explains for one in found) and (steps := of_inside(clean, name, front, is_front=True)):
+        yield steps
+        return
     if name.block == 0 and name.view and not any(one.explains for one in found):
         positions = right - _without_positions(clean, name)
         added = given.to(right.device) - (right - positions)

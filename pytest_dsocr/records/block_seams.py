@@ -152,7 +152,7 @@ def _hooked(module: FindModule, keep: Callable[[str, int, Any, Tensor], None]) -
 
     with ExitStack() as hooks:
         for stage, path in BLOCKS.items():
-            for depth, block in enumerate(_blocks(module, path)):
+            for depth, block in enumerate(blocks_at(module, path)):
                 hooks.enter_context(block.register_forward_hook(partial(hook, stage, depth)))
         yield
 
@@ -167,7 +167,8 @@ def _place(name: TensorName) -> tuple[int, float]:
     return SEAMS.index(whole) if whole in SEAMS else len(SEAMS), inf if name.block is None else name.block
 
 
-def _blocks(module: FindModule, path: str) -> Iterator[nn.Module]:
+def blocks_at(module: FindModule, path: str) -> Iterator[nn.Module]:
+    """Yield the modules of a list of blocks, in order."""
     for depth in count():
         try:
             block = module(f"{path}.{depth}")
