@@ -148,7 +148,7 @@ def _stages(receipt: Receipt) -> Iterator[ReceiptFinding]:
     else:
         yield ReceiptFinding(CheckMark.OK, "stages", f"every stage of {offered} has comparisons")
     yield from (ReceiptFinding(CheckMark.NO, "left out", one) for one in receipt.left_out)
-    yield from (ReceiptFinding(CheckMark.NOTE, "not possible", one) for one in receipt.not_possible)
+    yield from (ReceiptFinding(CheckMark.NOTE, "skipped", one) for one in receipt.not_possible)
     if receipt.limits.allowed_to_miss:
         yield ReceiptFinding(CheckMark.NOTE, "allowed", f"to miss: {', '.join(receipt.limits.allowed_to_miss)}")
 
