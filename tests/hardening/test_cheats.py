@@ -77,14 +77,23 @@ def test_a_process_gains_no_rights_and_one_that_keeps_its_rights_does_not_run(
 ) -> None:
     def ran() -> tuple[int, str]:
         command = ["grep", "NoNewPrivs", "/proc/self/status"]
-        done = subprocess.run(command, capture_output=True, text=True, preexec_fn=hiding.enter, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, preexec_fn=hiding.after(began), check=False)
         return done.returncode, done.stdout
+
+    def began() -> None:
+        (tmp_path / "began").touch()
 
     hiding = Hiding([tmp_path])
     assert ran() == (0, "NoNewPrivs:\t1\n")
+    assert (tmp_path / "began").is_file()
     hiding.close()
     monkeypatch.setattr(hiding, "_rules", 1 << 20)
     assert ran() == (126, "")
+
+
+def test_a_system_without_landlock_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_dsocr.base.hiding.LIBC", None)
+    assert (Hiding([tmp_path]).is_in_force, Hiding([]).is_in_force) == (False, True)
 
 
 def test_what_it_changes_of_the_tool_in_its_process_changes_nothing_here(attempt: Attempt) -> None:
