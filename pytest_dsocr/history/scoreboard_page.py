@@ -72,7 +72,7 @@ def faults_of(runs: Sequence[ScoreboardEntry], receipts: Mapping[str, str]) -> I
                         for near in (before[-1:], after[:1])
                     ]
                     copied, receipt = last.copied_from.get(stage, ""), receipts.get(last.file, "")
-                    yield StageFault(title, stage, text[1:].strip(), first.version, *ends, copied, receipt)
+                    yield StageFault(title, stage, text[1:].strip(), first.version, ends[0], ends[1], copied, receipt)
 
 
 def html(runs: Sequence[ScoreboardEntry], folder: Path, page: Path) -> str:

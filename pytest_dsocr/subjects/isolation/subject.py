@@ -46,8 +46,9 @@ class IsolatedModule:
 
         handle = RemovableHandle(self._subject.hooks)
         self._subject.hooks[handle.id] = hook
-        how = {"name": self._name, "kind": kind, "takes_input": getattr(hook, "takes_input", False)}
-        self._subject.ask("vision", "module", "hook", hook=handle.id, **how)
+        takes_input = getattr(hook, "takes_input", False)
+        ask = partial(self._subject.ask, "vision", "module", "hook", name=self._name, kind=kind)
+        ask(hook=handle.id, takes_input=takes_input)
         return handle
 
 
