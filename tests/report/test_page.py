@@ -200,5 +200,5 @@ def test_a_strip_is_a_line_with_the_error_that_matters() -> None:
 def test_the_scoreboard_marks_the_first_wrong_stage_and_what_a_release_changed() -> None:
     page = PAGES["scoreboard"]()
     assert page.count(' first"') == 1
-    assert re.search(r'WRONG first">✗ <small>1 of 1, 7e-01', page)
+    assert re.search(r'WRONG first">✗ <small>1 of 1</small> <small>7e-01', page)
     assert re.search(r'MATCH">✓<span title="differs', page)
