@@ -268,9 +268,8 @@ def _checkpoint(receipt: Receipt) -> ReceiptFinding:
 def _reproducers(receipt: Receipt, folder: Path) -> Iterator[ReceiptFinding]:
     """Compare the reproducers that lie next to the receipt with their hashes."""
     for one in receipt.causes:
-        place = (folder / one.reproducer).parent
         for name, stated in one.reproducer_sha256.items():
-            path = place / name
+            path = folder / name
             if not path.is_file():
                 yield ReceiptFinding(CheckMark.OPEN, "reproducer", f"{path} is not here")
             elif sha256(path.read_bytes()) != stated:
