@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 
 from pytest_dsocr.compare.budget import loss_of, on_budget
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
@@ -44,9 +45,11 @@ def compare_observations(actual: SubjectResult, expected: ReferenceResult, limit
     yield from _inputs(actual, expected)
     names = in_stage_order({**actual.seams, **expected.seams})
     seams = {one.what: one for name in names for one in _seam(name, actual, expected.seams, limits)}
-    yield from (_of_known_order(one, seams, actual, expected.seams) for one in seams.values())
-    for stage, rounding in actual.rounding.items():
-        yield compare_rounding(stage, rounding, limits.rounding)
+    known = (_of_known_order(one, seams, actual, expected.seams) for one in seams.values())
+    rounding = {stage: compare_rounding(stage, one, limits.rounding) for stage, one in actual.rounding.items()}
+    for stage, of_stage in groupby(known, key=lambda one: one.stage):
+        yield from (*of_stage, *filter(None, [rounding.pop(stage, None)]))
+    yield from rounding.values()
     decoding = list(_decoding(actual, expected, limits))
     yield from decoding
     if "read" in actual.lost:

@@ -12,7 +12,7 @@ from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, n
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.records.config import Level, SubjectFaultError
 from pytest_dsocr.records.reference_result import Best, InputsDigest, NotFinite, ReferenceResult, Seam, Step
-from pytest_dsocr.records.subject_result import NO_CHOICE, ForcedStep, SubjectPart
+from pytest_dsocr.records.subject_result import NO_CHOICE, ForcedStep, Rounding, SubjectPart
 from tests.compare.made import OUTPUT as SAID
 from tests.compare.made import STEPS, along, answer, input_tensors, observation, seam_tensors
 
@@ -48,6 +48,14 @@ def test_first_tokens_have_the_limit_of_logits_and_other_seams_their_own() -> No
     found = compared(observation(), seams=scaled)
     assert [found[name].verdict for name in SEAMS] == [Verdict.WRONG, Verdict.WRONG, Verdict.DRIFT]
     assert worst(found.values()) is Verdict.WRONG
+
+
+def test_rounding_of_a_stage_comes_before_the_tensors_of_later_stages() -> None:
+    wrong = Rounding(1, differing=0.1, part="vision_fusion", ratio=128.0)
+    found = compared(observation(), rounding={"vision_fusion": wrong, "clip": Rounding(4)})
+    made = [*found][len(INPUTS) :]
+    assert made[:5] == ["sam.page", "vision_fusion", "vision_fusion.rounding", "prefill", "clip.rounding"]
+    assert verdicts(found) == {"vision_fusion.rounding": Verdict.WRONG}
 
 
 @pytest.mark.parametrize(
