@@ -55,7 +55,7 @@ class FailureCause(Struct):
     at: dict[str, int] = {}
     """Number of cases by their own first WRONG comparison: pages without crops break elsewhere than the others."""
     follow: list[str] = []
-    """Those of ``tests`` that compare later stages alone, and may fail as these receive wrong values."""
+    """Failed tests of later stages alone, which may follow from the wrong values; ``tests`` has them too."""
 
     @property
     def said(self) -> str:

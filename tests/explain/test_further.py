@@ -117,12 +117,13 @@ def test_two_causes_of_the_crops_are_told_apart_by_the_page_that_has_one_of_them
 
 def test_a_view_that_is_right_alone_has_no_cause_of_its_own(page: Page) -> None:
     """A cause that only the crops have makes the page wrong as well if the engine has it, and there it is undone."""
-    report, right = judged(page, TURNED), judged(page).exchange.answer
-    answer = report.exchange.answer
-    seams = {name: one for name, one in (answer.seams | right.seams).items() if name != "vision_fusion"}
-    seams |= {name: one for name, one in answer.seams.items() if ".crops" in name}
-    vision = {**(answer.vision_tensors or {}), **{k: v for k, v in (right.vision_tensors or {}).items() if ".page" in k}}
-    crops = replace(report.exchange, answer=replace(answer, seams=seams, vision_tensors=vision))
+    report = judged(page, TURNED)
+    wrong, right = report.exchange.answer, judged(page).exchange.answer
+    seams, vision = (
+        {name: (of_wrong if ".crops" in name else of_right)[name] for name in of_wrong if name != "vision_fusion"}
+        for of_wrong, of_right in ((wrong.seams, right.seams), (wrong.vision_tensors or {}, right.vision_tensors or {}))
+    )
+    crops = replace(report.exchange, answer=replace(wrong, seams=seams, vision_tensors=vision))
     every = causes(page, judge(crops, report.limits), (TURNED,))
     assert [(one.what, *one.mistakes) for one in every] == [("clip.crops/0", TURNED)]
 

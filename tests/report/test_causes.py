@@ -185,7 +185,7 @@ def test_failures_of_later_stages_may_follow_from_the_first_cause_and_those_of_e
 
 
 def test_hints_that_differ_in_numbers_and_quoted_values_alone_are_one_cause() -> None:
-    """They belong to the cases that are described in the same words, unless a mistake is proven there."""
+    """Cases described in the same words have that cause too, unless a mistake is proven there."""
     said = "{} tokens {} ('{}') in place of token {} ('{}') at {}".format
     other = "one token 0 ('BOS') left out at 1"
     inserted = Description("replaced", said(3, 7, "a", 9, "and b", 696), 1.0)
