@@ -24,6 +24,8 @@ OF_CAUSE, REFUTED, UNKNOWN = "whether the cause is ", ", as none of ", "what mak
 """Parts of a suite's hint: before the mistakes that it found, after a description, and if it has neither."""
 LOGITS, CACHE, OF_TEXT = "logits", "cache", ("read", "text")
 UP_TO_LOGITS = (*COMPARED, *VISION, PREFILL, LOGITS)
+CHECK = "check "
+"""Start of a reason that is advice, and no explanation."""
 AFTER_INPUTS = (*VISION, PREFILL, LOGITS, CACHE, "tokens", "read", "text")
 """Stages in the order of the data, after the inputs."""
 VALUES, FILLING = re.compile(r"'[^']*'|\([^()]*\)"), frozenset(("token", "tokens", "times", "and", "more"))
@@ -66,8 +68,14 @@ class FailureCause(Struct):
 
     @property
     def numbered(self) -> list[str]:
-        """Each cause with its number and stage; empty if there is one cause alone."""
-        return numbered(self.what, self._said, self.further)
+        """Each cause with its number and stage, once; empty if there is one cause alone.
+
+        A further cause at the first break takes the place of a first cause that names nothing.
+        """
+        every, is_named = [(one.what, one.said) for one in self.further], self.why and not self.why.startswith(CHECK)
+        is_known = not is_named and self.what in dict(every)
+        every = [*dict.fromkeys(every if is_known else [(self.what, self._said), *every])]
+        return [f"{k}. {where}: {why}" for k, (where, why) in enumerate(every, 1)] if self.further else []
 
     @property
     def whys(self) -> list[str]:
@@ -83,17 +91,6 @@ class FailureCause(Struct):
         why = f"{self.why}{' (proven)' * self.proven}" if self.why else ""
         measured = f"measured: {self.described}" if why and self.described else self.described
         return [*filter(None, (why, measured))]
-
-
-def numbered(what: str, said: str, further: Sequence[FurtherResult]) -> list[str]:
-    """Return the causes of a case with their numbers and stages, each once; empty if there is one cause alone.
-
-    A further cause at the first break takes the place of a first cause that names nothing.
-    """
-    every = [(one.what, one.said) for one in further]
-    is_known = any(one.what == what for one in further)
-    every = [*dict.fromkeys(every if is_known else [(what, said), *every])]
-    return [f"{k}. {where}: {why}" for k, (where, why) in enumerate(every, 1)] if further else []
 
 
 def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> list[FailureCause]:
@@ -263,7 +260,7 @@ def _seams(what: str) -> Iterator[CauseKey]:
 def _alone(test: TestResult) -> tuple[str, str, bool]:
     """Return the place, reason and proof of a test's own cause."""
     if own := test.sent.cause:
-        hint = f"check {own.why}" if own.why else test.why
+        hint = f"{CHECK}{own.why}" if own.why else test.why
         return own.what, own.why if own.mistakes else hint, bool(own.mistakes)
     return (test.sent.fault and test.sent.fault.stage) or "", test.why, False
 
@@ -284,7 +281,7 @@ def _hint(what: str, first: CaseResult, broken: Sequence[CaseResult], cases: Seq
     right = [case for case in cases if case.passes]
     if what == "text" and right and all(map(_is_cut, broken)) and not any(map(_is_cut, right)):
         common += "; the pages without crops are right"
-    return common and f"check {common}"
+    return common and f"{CHECK}{common}"
 
 
 def _is_cut(case: CaseResult) -> bool:

@@ -119,10 +119,13 @@ def test_a_view_that_is_right_alone_has_no_cause_of_its_own(page: Page) -> None:
     """A cause that only the crops have makes the page wrong as well if the engine has it, and there it is undone."""
     report = judged(page, TURNED)
     wrong, right = report.exchange.answer, judged(page).exchange.answer
-    seams, vision = (
-        {name: (of_wrong if ".crops" in name else of_right)[name] for name in of_wrong if name != "vision_fusion"}
-        for of_wrong, of_right in ((wrong.seams, right.seams), (wrong.vision_tensors or {}, right.vision_tensors or {}))
-    )
+    kept = [name for name in wrong.seams if name != "vision_fusion"]
+    seams = {name: (wrong if ".crops" in name else right).seams[name] for name in kept}
+    vision = {
+        name: of_wrong if ".crops" in name else (right.vision_tensors or {})[name]
+        for name, of_wrong in (wrong.vision_tensors or {}).items()
+        if name in seams
+    }
     crops = replace(report.exchange, answer=replace(wrong, seams=seams, vision_tensors=vision))
     every = causes(page, judge(crops, report.limits), (TURNED,))
     assert [(one.what, *one.mistakes) for one in every] == [("clip.crops/0", TURNED)]

@@ -77,6 +77,11 @@ def test_several_causes_are_numbered_and_one_that_is_found_replaces_a_first_with
     assert listed() == listed(proven=True, mistakes=["x"]) == []
     assert listed(bias) == ["1. clip.page", "2. clip.page/0"]
     assert listed(bias, norm) == ["1. clip.page/0", "2. clip.page"]
+    assert listed(bias, norm, norm, proven=True, explained="with x", mistakes=["x"]) == [
+        "1. clip.page",
+        "2. clip.page/0",
+        "3. clip.page",
+    ]
 
 
 def test_a_verdict_comes_before_errors_of_the_machine_however_many_these_are() -> None:
