@@ -171,6 +171,12 @@ class TestFailure:
         return fit(_finding(self._ranked[0]), COLUMNS - len(more)) + more
 
     @property
+    def _is_explained(self) -> bool:
+        """Whether the cause is proven, or a description explains the values; edits of a text explain nothing."""
+        is_text = self.divergence is not None and self.divergence.first.what in TOLD_WHOLE
+        return self.is_proven or (self.described is not None and self.described.explains and not is_text)
+
+    @property
     def _is_exact(self) -> bool:
         """Whether rounding changes no text and no box of correct implementations: in float32 on a CPU."""
         return self.report is not None and self.report.limits.dtype == "float32" and self.config.device == "cpu"
@@ -226,8 +232,7 @@ class TestFailure:
             return
         is_text = self.report.exchange.answer.level is Level.TEXT
         is_steady = self.report.readings is None or not self.report.readings.why
-        is_open = is_steady and not self.is_proven and not (self.described and self.described.explains)
-        chosen = acceptable(self.report, wrong) if is_open else {}
+        chosen = acceptable(self.report, wrong) if is_steady and not self._is_explained else {}
         if chosen and (is_text or not (self._is_exact and EXACT & {*chosen})):
             typed = " ".join(f"--dsocr-tolerances={name}={value:g}" for name, value in chosen.items())
             marked = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
