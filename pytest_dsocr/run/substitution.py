@@ -109,7 +109,7 @@ class _Trial:
 
     @property
     def _decoder(self) -> str:
-        """Name the decoder; with what is in front of it, unless the first layer is right and so received the right."""
+        """Name the decoder, or with it what is in front of it if the first layer is not known to be right."""
         passed = {one.what for one in self.report.comparisons if one.passes}
         return "the decoder is" if FIRST_LAYER in passed else "the decoder, or what puts features into the prompt, is"
 
