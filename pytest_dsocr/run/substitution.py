@@ -109,7 +109,7 @@ class _Trial:
 
     @property
     def _decoder(self) -> str:
-        """Name the decoder, or with it what is in front of it if the first layer is not known to be right."""
+        """Name the part to blame, which is the decoder alone only if its first layer is right."""
         passed = {one.what for one in self.report.comparisons if one.passes}
         return "the decoder is" if FIRST_LAYER in passed else "the decoder, or what puts features into the prompt, is"
 
