@@ -173,8 +173,8 @@ class Explanation:
     """Words of these mistakes."""
     refuted: frozenset[str] = frozenset()
     """Ids of the mistakes that were computed and give other values than the subject's."""
-    is_cut_short: bool = False
-    """Whether the time ended before every mistake was tried."""
+    untried: int = 0
+    """Number of mistakes that were not tried before the time ended."""
     is_whole: bool = False
     """Whether a mistake that it names reproduces the comparison's values, and not only a part of the difference."""
     is_proven: bool = False

@@ -186,15 +186,17 @@ class _Apart:
         return cls(at, edits, edits / len(expected) if expected else math.inf)
 
 
-def compare_text(actual: str, expected: str, allowed: float) -> Comparison:
+def compare_text(actual: str, expected: str, allowed: float, *, is_stopped: bool = False) -> Comparison:
     """Compare two outputs of a model, markup included, with the signs of a degenerate one.
 
     The verdict is DRIFT if the edit distance over the reference's length is at most ``allowed``, and a text exists.
+    A text that was stopped at the limit of its tokens (``is_stopped``) is not reported as cut.
     """
     if actual == expected:
         return _equal("text", expected)
     apart = _Apart.of(actual, expected)
-    astray = [*degenerations(actual, expected)]
+    found = degenerations(actual, expected)
+    astray = [one for one in found if not (is_stopped and one.sign is Symptom.TRUNCATION)]
     other = apart.at < UNRELATED_FROM * len(expected) and apart.share > UNRELATED_SHARE
     if actual.strip() and other and not expected.startswith(actual):
         astray.append(TextDefect(Symptom.UNRELATED, f"it reads something else from character {apart.at} on"))

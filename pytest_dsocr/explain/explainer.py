@@ -119,7 +119,7 @@ class Explainer:
         if explanation is None:
             return None
         pages = explanation.pages and len(self._pages)
-        own = replace(explanation, pages=pages, refuted=frozenset(self._refuted), is_cut_short=bool(self._untried))
+        own = replace(explanation, pages=pages, refuted=frozenset(self._refuted), untried=self._untried)
         self._asked[TEXTS] = own, case_id
         return own
 

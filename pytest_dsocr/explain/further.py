@@ -93,15 +93,19 @@ class _Walk:
         return replace(self.trail.question, what=what, seams=seams)
 
     def _causes(self, part: WrongPart) -> Iterator[NextWrong]:
-        """Yield the causes of a part. A view that has one cause alone is explained before one that has several."""
+        """Yield the causes of a part. A view that has one cause alone is explained before one that has several.
+
+        A view that is right without the known causes has none, although these may make it wrong.
+        """
         first, found = self.trail.question.what, self.trail.found
+        own = {TensorName.parse(what).whole for what in part.wrong()}
         done, missed = set[tuple[str, int]](), dict[str, SearchResult]()
         is_first = part.has(first)
         if is_first:
             done.add((first, 0))
             part.learn(first, found[:1])
             yield from self._paired(part)
-        while wrong := part.wrong():
+        while wrong := [what for what in part.wrong() if TensorName.parse(what).whole in own]:
             for what in wrong:
                 if (what, len(part.known)) in done:
                     continue

@@ -10,6 +10,7 @@ from functools import cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.divergence import Divergence, FailureContext
 from pytest_dsocr.compare.verdict import Comparison, Symptom
 from pytest_dsocr.contract import COMPARED
@@ -48,7 +49,8 @@ OF_STAGES: Mapping[str, tuple[Pick, ...]] = {
     "artefacts": tuple(Pick("files", kind) for kind in ("no-figures", "rounded", "over-1000", "sides-exchanged")),
 }
 """Mistakes of a stage that no group is named after."""
-CUT_SHORT = ", as the time ended"
+FLAG = "--dsocr-explain"
+UNTRIED, ENDED = "not tried", " before the time ended"
 DEEPER = "offer {}stages ({}) to see which breaks first"
 OR = ", or "
 OF_SHAPE = "a shape alone names no mistake: the numbers of views, tokens and channels that reach this module"
@@ -59,8 +61,8 @@ def hint(
 ) -> str:
     """Return the things to check first, in words: no mistake that a search has refuted.
 
-    If a search found mistakes and proved none, these are named, and otherwise mistakes that it did not compute. With a
-    description there is no such guess.
+    If a search found mistakes and proved none, these are named. Otherwise a mistake that it did not compute is named
+    only if a measured symptom points at it. With a description there is no such guess.
     """
     scene = divergence.scene
     if Symptom.OTHER_SHAPE in scene.first.signs and scene.first.stage in TENSORS:
@@ -72,9 +74,10 @@ def hint(
         return ""
     left = () if found else _likely(scene, family, explanation)
     checked = OR.join(dict.fromkeys((*found, *(one.words for one in left))))
-    is_tried = f"not tried{CUT_SHORT * explanation.is_cut_short}" if explanation and left else ""
+    untried = explanation.untried if explanation else 0
+    is_tried = f"{UNTRIED}{ENDED * bool(untried)}" if explanation and left else ""
     seen = "; ".join(filter(None, (_clue(scene), is_tried)))
-    parts = (seen, checked) if checked else (f"what makes {scene.first.what}", seen)
+    parts = (seen, checked) if checked else (f"what makes {scene.first.what}{_not_tried(untried)}", seen)
     return f"{divergence.preface}{': '.join(filter(None, parts))}"
 
 
@@ -104,10 +107,14 @@ def _clue(scene: FailureContext) -> str:
     return f"{scene.first.stage} is right up to block {scene.depth}" if scene.depth else ""
 
 
+def _not_tried(untried: int) -> str:
+    return f"; {count(untried, 'known mistake')} {UNTRIED}{ENDED}, {FLAG}=SECONDS allows more" if untried else ""
+
+
 def _likely(scene: FailureContext, family: ModelSpec, explanation: Explanation | None) -> Sequence[Mistake]:
     """Return the mistakes that fit best among those that are not refuted.
 
-    After a search, these are named only if a symptom suggests them, or if the time ended before a few.
+    After a search, these are only mistakes that a symptom points at.
     """
     refuted = explanation.refuted if explanation else frozenset[str]()
     stage, by = scene.first.stage, partial(_pointed, scene.first.stage, family)
@@ -119,12 +126,11 @@ def _likely(scene: FailureContext, family: ModelSpec, explanation: Explanation |
     elif stage == "read":
         pointed += by(scene.found.get("text"))
     pointed, every = ([one for one in of if one.id not in refuted] for of in (pointed, every))
-    likely = pointed or [one for one in every if _fits(one, scene)]
-    likely = likely or ([] if refuted else every)
-    likely = [*{one.id: one for one in likely}.values()]
-    if explanation and not pointed and (len(likely) > MOST or not explanation.is_cut_short):
+    pointed = [one for one in pointed if one.group != stage or _is_there(one, scene)]
+    if explanation and not pointed:
         return []
-    return likely[:MOST]
+    likely = pointed or [one for one in every if _fits(one, scene)] or every
+    return [*{one.id: one for one in likely}.values()][:MOST]
 
 
 def _pointed(stage: str, family: ModelSpec, compared: Comparison | None) -> Iterator[Mistake]:
@@ -143,16 +149,21 @@ def _of_stage(stage: str, family: ModelSpec) -> Iterator[Mistake]:
 
 def _fits(one: Mistake, scene: FailureContext) -> bool:
     """Return whether a mistake fits the right blocks, the views and the size of the error."""
+    is_as_large = scene.crops_alone or scene.first.error is None or one.is_small is scene.small
+    return is_as_large and _is_there(one, scene)
+
+
+def _is_there(one: Mistake, scene: FailureContext) -> bool:
+    """Return whether a mistake is in the views and the blocks that are wrong."""
     if scene.crops_alone:
         return one.needs_crops and (not scene.depth or one.part == "block")
     if one.needs_crops and ".page" in scene.first.what:
         return False
-    is_as_large = scene.first.error is None or one.is_small is scene.small
     if scene.blocks_right:
-        return one.part == "back" and one.is_small is scene.small
+        return one.part == "back"
     if scene.depth is not None:
-        return one.part in (("block", "wide") if scene.depth else ("front", "block", "wide")) and is_as_large
-    return is_as_large
+        return one.part in (("block", "wide") if scene.depth else ("front", "block", "wide"))
+    return True
 
 
 @cache

@@ -10,6 +10,7 @@ from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.readings import REPEATED, STATE
 from pytest_dsocr.compare.seams import known_effects
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.explain.hints import FLAG
 from pytest_dsocr.explain.mistake import ALL
 from pytest_dsocr.explain.proof import MOST_ODDS, Evidence, odds_of_places, odds_of_tensor
 from pytest_dsocr.explain.question import BY_TEXT, Question
@@ -17,7 +18,6 @@ from pytest_dsocr.explain.search import NOT, NextWrong, SearchResult
 from pytest_dsocr.models import VISION
 from pytest_dsocr.records.names import ComparisonKind
 
-FLAG = "--dsocr-explain"
 PARTS = {
     ALL: "vision and the decoder",
     **dict.fromkeys(VISION, "vision"),
@@ -63,9 +63,9 @@ def of_search(question: Question, answer: SearchResult) -> Explanation | None:
 def _of_search(
     answer: SearchResult, text: str, what: str, evidence: Evidence | None = None, *, pages: int = 0
 ) -> Explanation:
-    refuted, is_cut_short = frozenset(answer.refuted), bool(answer.untried)
+    refuted = frozenset(answer.refuted)
     is_whole, is_proven = evidence is not None, evidence is not None and evidence.is_proof
-    return Explanation(text, what, answer.found, answer.words, refuted, is_cut_short, is_whole, is_proven, pages)
+    return Explanation(text, what, answer.found, answer.words, refuted, answer.untried, is_whole, is_proven, pages)
 
 
 def beside(explanation: Explanation | None, relations: Iterable[Description]) -> Explanation | None:
@@ -103,15 +103,15 @@ def of_rounding(report: CaseReport) -> Explanation | None:
     found = report.exchange.answer.rounding[first.stage]
     effects, tried = known_effects(found), len(found.tried)
     ids, named = tuple(one.id for one in effects), tuple(one.words for one in effects)
-    refuted, is_cut_short = frozenset(found.tried).difference(ids), bool(found.untried)
+    refuted = frozenset(found.tried).difference(ids)
     if not effects:
         none = _by_none(tried, first.what)
-        return Explanation(none, first.what, refuted=refuted, is_cut_short=is_cut_short) if tried else None
+        return Explanation(none, first.what, refuted=refuted, untried=found.untried) if tried else None
     likeliest = effects[0]
     evidence = Evidence(found.untried, len(effects), tried * math.erfc(likeliest.z / math.sqrt(2)))
     text = f"with {', or '.join(named)}, the engine differs from the vendor's kernels as the subject does "
     text += f"({likeliest.share:.3f} of the effect, z = {likeliest.z:.0f})"
-    return Explanation(text, first.what, ids, named, refuted, is_cut_short, is_proven=evidence.is_proof)
+    return Explanation(text, first.what, ids, named, refuted, found.untried, is_proven=evidence.is_proof)
 
 
 def of_readings(report: CaseReport) -> Explanation | None:

@@ -1,5 +1,7 @@
 """Failures of a run, grouped by cause; the reports show one test of each cause in full, and name the others."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -20,9 +22,15 @@ CauseKey = tuple[str, ...]
 """A kind and its values, which tests and cases with the same cause share."""
 OF_CAUSE, REFUTED, UNKNOWN = "whether the cause is ", ", as none of ", "what makes "
 """Parts of a suite's hint: before the mistakes that it found, after a description, and if it has neither."""
-LOGITS, CACHE = "logits", "cache"
+LOGITS, CACHE, OF_TEXT = "logits", "cache", ("read", "text")
 UP_TO_LOGITS = (*COMPARED, *VISION, PREFILL, LOGITS)
-OF_TEST = ("mistake", "check", "raised", "test")
+CHECK = "check "
+"""Start of a reason that is advice, and no explanation."""
+AFTER_INPUTS = (*VISION, PREFILL, LOGITS, CACHE, "tokens", "read", "text")
+"""Stages in the order of the data, after the inputs."""
+VALUES, FILLING = re.compile(r"'[^']*'|\([^()]*\)"), frozenset(("token", "tokens", "times", "and", "more"))
+"""Quoted and bracketed values of a sentence, and words that depend on how many there are."""
+OF_TEST = ("mistake", "check", "kind", "raised", "test")
 """Kinds of keys that a test adds to its group; other kinds come only from the cases of a group."""
 
 
@@ -46,6 +54,10 @@ class FailureCause(Struct):
     """Measured relation of the first wrong values to the expected ones."""
     further: list[FurtherResult] = []
     """Other causes in these cases, in the order in which to fix them."""
+    at: dict[str, int] = {}
+    """Number of cases by their own first WRONG comparison: pages without crops break elsewhere than the others."""
+    follow: list[str] = []
+    """Failed tests of later stages alone, which may follow from the wrong values; ``tests`` has them too."""
 
     @property
     def said(self) -> str:
@@ -56,8 +68,14 @@ class FailureCause(Struct):
 
     @property
     def numbered(self) -> list[str]:
-        """Each cause with its number and stage; empty if there is one cause alone."""
-        return numbered(self.what, self._said, self.further)
+        """Each cause with its number and stage, once; empty if there is one cause alone.
+
+        A further cause at the first break takes the place of a first cause that names nothing.
+        """
+        every, is_named = [(one.what, one.said) for one in self.further], self.why and not self.why.startswith(CHECK)
+        is_known = not is_named and self.what in dict(every)
+        every = [*dict.fromkeys(every if is_known else [(self.what, self._said), *every])]
+        return [f"{k}. {where}: {why}" for k, (where, why) in enumerate(every, 1)] if self.further else []
 
     @property
     def whys(self) -> list[str]:
@@ -75,24 +93,13 @@ class FailureCause(Struct):
         return [*filter(None, (why, measured))]
 
 
-def numbered(what: str, said: str, further: Sequence[FurtherResult]) -> list[str]:
-    """Return the causes of a case with their numbers and stages; empty if there is one cause alone.
-
-    A further cause at the first break takes the place of a first cause that names nothing.
-    """
-    every = [(one.what, one.said) for one in further]
-    is_known = any(one.what == what for one in further)
-    every = every if is_known else [(what, said), *every]
-    return [f"{k}. {where}: {why}" for k, (where, why) in enumerate(every, 1)] if further else []
-
-
 def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> list[FailureCause]:
     """Group failing tests by cause: verdicts before errors of the machine, and large groups before small ones.
 
     Two failures have the same cause if they share a proven mistake, or else the comparison that breaks first. Next come
-    the test function with its hint, and the hint or description of a case. A tensor without a hint of its own
-    belongs to the cases that break there or before. Any other test is a group of its own. Wrong texts of odd pages
-    belong to the first cause, as every mistake can change them.
+    the test function with its hint, and the hint or description of a case; numbers and quoted values may differ. A
+    test without a hint of its own belongs to the cases that break there or before. Any other test is a group of its
+    own. Wrong texts of odd pages belong to the first cause, as every mistake can change them.
     """
     causes: dict[CauseKey, FailureCause] = {}
     unit = "page" if len({case.page for case in cases}) == len(cases) else "case"
@@ -107,17 +114,25 @@ def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> lis
         named = _named_by(first, proven) if stands else ""
         cause = known(keys, what, named or _hint(what, first, broken, cases), proven)
         cause.cases += dict.fromkeys((first.id, *(case.id for case in broken)))
-        cause.described = cause.described or _described(first, broken)
+        cause.described = cause.described or _described(what, first, broken)
+        cause.at |= Counter(case.first_wrong or what for case in cases if case.id in cause.cases)
         cause.further = max((cause.further, *(case.further for case in (first, *broken))), key=len)
         keys += [key for case in broken for key in (("case", case.id), ("at", what, case.why))]
         keys += [("odd pages",)] * (not causes)
         keys += [
             ("said", said) for case in broken for said in (case.cause, case.described and case.described.text) if said
         ]
+        keys += [] if proven else [("alike", _stage(what), *_kind(case.why)) for case in broken if case.why]
         causes |= dict.fromkeys(keys, cause)
-        causes |= {key: cause for key in _seams(what) if key not in causes}
+        inputs = {one for case in broken for one in _wrong(case.comparisons) if one in COMPARED}
+        causes |= {key: cause for one in (what, *sorted(inputs)) for key in _seams(one) if key not in causes}
+    first_cause = min(causes.values(), key=lambda one: _rank(one.what), default=None)
     for test in sorted(failing, key=lambda test: test.nodeid):
         keys = [*_keys(test)]
+        if first_cause and not any(key in causes for key in keys) and _follows(test, first_cause):
+            first_cause.tests.append(test.nodeid)
+            first_cause.follow.append(test.nodeid)
+            continue
         cause = known(keys, *_alone(test))
         causes |= {key: cause for key in keys if key[0] in OF_TEST and key not in causes}
         cause.tests.append(test.nodeid)
@@ -169,9 +184,40 @@ def _named_by(case: CaseResult, proven: bool) -> str:
     return f"perhaps {said.removeprefix('perhaps ')}" if case.mistakes or (said and case.readings) else ""
 
 
-def _described(first: CaseResult, broken: Sequence[CaseResult]) -> str:
-    """Return the description of the case to read, or else of the first case that has one."""
-    return next((case.described.text for case in (first, *broken) if case.described), "")
+def _described(what: str, first: CaseResult, broken: Sequence[CaseResult]) -> str:
+    """Return the description of the case to read, or else of the first case that has one.
+
+    One of another comparison, or of another case than the explained one, is returned under its own name.
+    """
+    own = sorted((first, *broken), key=lambda case: case.first_wrong != what)
+    found = next(((case, case.described.text) for case in own if case.described), None)
+    if found is None:
+        return ""
+    case, text = found
+    return text if case.first_wrong == what else f"{case.first_wrong} of {case.id}: {text}"
+
+
+def _stage(what: str) -> str:
+    return ComparisonName.parse(what).stage
+
+
+def _kind(said: str) -> Sequence[str]:
+    """Return the words of a sentence without its numbers and values, for sentences that differ only in these."""
+    return sorted({*re.findall(r"[a-z_]+", VALUES.sub("", said.partition(REFUTED)[0].lower()))} - FILLING)
+
+
+def _rank(what: str) -> int:
+    """Return the place of a comparison's stage in the order of the data: inputs come before all, files after all."""
+    stage = _stage(what)
+    return -1 if stage in COMPARED else AFTER_INPUTS.index(stage) if stage in AFTER_INPUTS else len(AFTER_INPUTS)
+
+
+def _follows(test: TestResult, cause: FailureCause) -> bool:
+    """Return whether all that a test of a suite found may follow from the cause: it is of later stages, and no hint."""
+    found = [_rank(one.what) for one in test.comparisons if not one.passes]
+    own = test.sent.cause
+    is_told = own is not None and not own.mistakes and not own.why.partition(REFUTED)[0]
+    return is_told and bool(found) and _rank(cause.what) < min(found) and max(found) < len(AFTER_INPUTS)
 
 
 def _wrong(comparisons: Sequence[ComparisonResult]) -> set[str]:
@@ -191,10 +237,12 @@ def _keys(test: TestResult) -> Iterator[CauseKey]:
         yield "check", test.nodeid.partition("[")[0], own.why or test.why
         said = own.why.removeprefix(OF_CAUSE).partition(REFUTED)[0]
         yield "said", said
-        if not said or said.startswith(UNKNOWN):
-            tensors = {one.what for one in test.comparisons if one.error is not None}
-            stages = {ComparisonName.parse(what).stage for what in wrong if what in tensors or what in COMPARED}
-            yield from (("seam", stage) for stage in sorted(stages))
+        if not said or UNKNOWN in said:
+            yield from (("seam", stage) for stage in sorted({*map(_stage, wrong)} - {*OF_TEXT}))
+        elif not own.mistakes:
+            yield "alike", _stage(own.what), *_kind(said)
+        if kind := _kind(said or test.why):
+            yield "kind", test.nodeid.partition("[")[0], *kind
     elif test.is_told:
         yield "raised", test.why
     else:
@@ -212,15 +260,15 @@ def _seams(what: str) -> Iterator[CauseKey]:
 def _alone(test: TestResult) -> tuple[str, str, bool]:
     """Return the place, reason and proof of a test's own cause."""
     if own := test.sent.cause:
-        hint = f"check {own.why}" if own.why else test.why
+        hint = f"{CHECK}{own.why}" if own.why else test.why
         return own.what, own.why if own.mistakes else hint, bool(own.mistakes)
     return (test.sent.fault and test.sent.fault.stage) or "", test.why, False
 
 
-def _place(test: TestResult, cause: FailureCause) -> tuple[bool, bool, bool, str]:
+def _place(test: TestResult, cause: FailureCause) -> tuple[bool, bool, bool, bool, str]:
     """Return a key that sorts first the plugin's own failures at the first break of the explained case."""
     is_first = cause.what in _wrong(test.comparisons)
-    return not test.is_told, not is_first, test.case_id not in cause.cases[:1], test.nodeid
+    return test.nodeid in cause.follow, not test.is_told, not is_first, test.case_id not in cause.cases[:1], test.nodeid
 
 
 def _hint(what: str, first: CaseResult, broken: Sequence[CaseResult], cases: Sequence[CaseResult]) -> str:
@@ -233,7 +281,7 @@ def _hint(what: str, first: CaseResult, broken: Sequence[CaseResult], cases: Seq
     right = [case for case in cases if case.passes]
     if what == "text" and right and all(map(_is_cut, broken)) and not any(map(_is_cut, right)):
         common += "; the pages without crops are right"
-    return common and f"check {common}"
+    return common and f"{CHECK}{common}"
 
 
 def _is_cut(case: CaseResult) -> bool:
@@ -256,7 +304,9 @@ def in_words(one: FailureCause) -> str:
 def where_broke(one: FailureCause) -> str:
     """Return the comparison that broke, in how many cases, or the test that failed."""
     if one.cases:
-        return f"{one.what} in {len(one.cases)} of {count(one.of, one.unit)}"
+        first, *others = sorted((one.at or {one.what: len(one.cases)}).items(), key=lambda at: at[0] != one.what)
+        also = "".join(f", {what} in {cases}" for what, cases in others)
+        return f"{first[0]} in {first[1]} of {count(one.of, one.unit)}{also}"
     function, of = function_of(one.tests[0])
     return f"{one.what} of {function}" if one.what else function + of
 
@@ -264,8 +314,9 @@ def where_broke(one: FailureCause) -> str:
 def also_failed(one: FailureCause, named: int = 0, how: str = "") -> str:
     """Return the number and names of the other tests that failed from a cause; empty if there are none."""
     others = sorted(one.tests[1:])
+    follow = f" ({len(one.follow)} of later stages, which may follow from it)" if one.follow else ""
     names = f": {listed([*_named(others)], named)}" if named else ""
-    return f"{count(len(others), 'more test')}{how}{names}" if others else ""
+    return f"{count(len(others), 'more test')}{follow}{how}{names}" if others else ""
 
 
 def _named(tests: Sequence[str]) -> Iterator[str]:

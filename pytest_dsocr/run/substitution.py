@@ -20,7 +20,7 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.models import VISION
 from pytest_dsocr.records.config import NotOfferedError, SubjectFaultError
-from pytest_dsocr.records.names import ComparisonKind
+from pytest_dsocr.records.names import ComparisonKind, TensorName
 from pytest_dsocr.records.reference_result import BEST_OF_PREFILL, Best, Seam
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import digest, keeps_values
@@ -31,6 +31,7 @@ Donor = Callable[[], StagedSubject]
 """Factory of a subject that supplies tensors for a recording, if they agree with it."""
 
 TOKENS = ("prefill", *DECODING)
+FIRST_LAYER = str(TensorName("prefill", block=0))
 ROUNDING = tolerances("float32").seam
 """Largest difference between a donor's features and the recorded ones, independent of the run's limits."""
 
@@ -104,7 +105,13 @@ class _Trial:
         if self.lent.vision_fusion is not None and wrong & {*TOKENS}:
             right = self._decodes(inputs, self._fusion(own))
             self.alone.update(dict.fromkeys(TOKENS, right))
-            yield _finding("tokens are", given, right, ": the error arises after vision")
+            yield _finding("tokens are", given, right, f": {self._decoder} wrong by itself")
+
+    @property
+    def _decoder(self) -> str:
+        """Name the part to blame, which is the decoder alone only if its first layer is right."""
+        passed = {one.what for one in self.report.comparisons if one.passes}
+        return "the decoder is" if FIRST_LAYER in passed else "the decoder, or what puts features into the prompt, is"
 
     def _with_lent(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
         lent = self.lent.inputs or {}

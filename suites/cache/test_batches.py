@@ -20,7 +20,7 @@ from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Config
 
 from ..contract.asked import own_preset, sizes_of
-from .test_pages import ALIKE
+from .test_pages import alike
 from .ways import TextWays
 
 MAX_NEW_TOKENS, OF_UNLIKE = 12, 20
@@ -29,9 +29,9 @@ ORDER = (1, 0, 1)
 OWN = own_preset("own", base_size=512, image_size=640, crop=True)
 """Preset with crops that costs little."""
 WHAT = "text/together"
-EXCHANGED = "it is nearer to another page of the batch: check that texts, caches and features are not exchanged"
-ALONE = "the text that the page has alone"
-UNLIKE = "the pages differ in length: check that each has its own mask, positions and cache, and ends at its own EOS"
+EXCHANGED = "it is the text of another page of the batch"
+NEARER = "{edits} edits away from the text of another page of the batch, and {own} from its own"
+ALONE = "the text that the page has alone; it is row {row} of {rows} in the batch"
 
 
 @pytest.mark.dsocr_level("L0")
@@ -50,24 +50,24 @@ def test_pages_of_unlike_lengths_read_as_alone(
     if split_model(dsocr_config.checkpoint)[1] != MINI:  # which reads something of any page
         pages[1] = first_page
     cases = [make_case(page, "markdown", sizes_of(OWN, family), OF_UNLIKE, family=family) for page in pages]
-    dsocr_check(_together(text_ways, cases, range(len(pages)), UNLIKE))
+    dsocr_check(_together(text_ways, cases, range(len(pages))))
 
 
-def _together(text_ways: TextWays, cases: Sequence[Case], order: Sequence[int], why: str = "") -> list[Comparison]:
+def _together(text_ways: TextWays, cases: Sequence[Case], order: Sequence[int]) -> list[Comparison]:
     """Compare the texts of a batch in this order with those of each case alone."""
     asked = text_ways.asked
     if not asked.reads_many:
         return [not_compared(WHAT, Reason.NOT_OFFERED)]
     alone = [asked.read(case) for case in cases]
     if len({*alone}) == 1:
-        return [not_compared(WHAT, Reason.TELLS_NOTHING, ALIKE)]
+        return [not_compared(WHAT, Reason.TELLS_NOTHING, alike(alone[0]))]
     texts = asked.read_many([cases[at] for at in order])
     compared = (
-        (text_ways.compare(WHAT, cases[at], text, alone[at], why or ALONE), text, at)
-        for at, text in zip(order, texts, strict=True)
+        (text_ways.compare(WHAT, cases[at], text, alone[at], ALONE.format(row=row, rows=len(texts))), text, at)
+        for row, (at, text) in enumerate(zip(order, texts, strict=True), 1)
     )
     found = [_exchanged(*one, alone) for one in compared]
-    if why and any(one.verdict is Verdict.WRONG for one in found):
+    if any(one.verdict is Verdict.WRONG for one in found):
         return _described(text_ways, found, [cases[at] for at in order], texts)
     return found
 
@@ -85,10 +85,11 @@ def _described(
 
 def _exchanged(found: Comparison, text: str, own: int, alone: Sequence[str]) -> Comparison:
     """Return WRONG for a text that is no tie, and nearer to that of another page of the batch."""
-    others = [_edits(text, other) for at, other in enumerate(alone) if at != own]
-    if found.verdict in (Verdict.MATCH, Verdict.TIE_FLIP) or min(others) >= _edits(text, alone[own]):
+    nearest, edits = min(_edits(text, other) for at, other in enumerate(alone) if at != own), _edits(text, alone[own])
+    if found.verdict in (Verdict.MATCH, Verdict.TIE_FLIP) or nearest >= edits:
         return found
-    return replace(found, verdict=Verdict.WRONG, measured=f"{found.measured}; {EXCHANGED}")
+    how = NEARER.format(edits=nearest, own=edits) if nearest else EXCHANGED
+    return replace(found, verdict=Verdict.WRONG, measured=f"{found.measured}; {how}")
 
 
 def _unlike_pages(folder: Path, family: ModelSpec) -> list[Path]:

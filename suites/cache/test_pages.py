@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.base.words import quoted
 from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
 from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 
 MAX_NEW_TOKENS = 24
 AFTER_ANOTHER = "the text before another page was read"
-ALIKE = (
-    "both pages give the same text, which cannot show a mistake; name pages that differ (--dsocr-pages); if they do, "
-    "check whether features, a cache or a file name of one page are used for the other"
-)
+
+
+def alike(text: str) -> str:
+    """Return the reason that pages with one text are not compared."""
+    said = f"the text {quoted(text, 40)}" if text else "no text"
+    return f"each page gives {said}, which cannot show a mistake; name pages that differ (--dsocr-pages)"
 
 
 @pytest.mark.dsocr_level("L2")
@@ -77,7 +80,7 @@ def test_the_first_page_reads_the_same_again(
 def _by_name(found: str, apart: str) -> Comparison:
     """Compare a text that equals the previous page's in the same file with the text of the page's own file."""
     if found == apart:
-        return not_compared("text/read again", Reason.TELLS_NOTHING, ALIKE)
+        return not_compared("text/read again", Reason.TELLS_NOTHING, alike(found))
     compared = as_expected("text/read again", found, apart, "the text of the page in its own file")
     return replace(compared, details=("check: whether a page is cached by its file name instead of its content",))
 

@@ -31,6 +31,8 @@ FACTOR = 3.0
 Measured on an H200 in bf16, on ``dev-3`` with ``mini`` and two full-size checkpoints of random weights. Eager, SDPA,
 the fast engine and norms in float32 have up to 1.3 in logits, 0.9 in the cache's prompt and 1.9 in its later tokens.
 """
+STRIPPED = 2
+"""Most tokens of white space at the ends of an output, which its text lacks."""
 NEITHER = "the engine's steps lead to neither of the two texts, so rounding may explain it"
 
 
@@ -150,7 +152,8 @@ class TextWays:
 
         if text == expected:
             return as_expected(what, text, expected, why)
-        compared, retraced = compare_text(text, expected, 0.0), self.retraced(case, text)
+        is_stopped = len(self.tokenizer.encode(text)) + STRIPPED >= case.max_new_tokens
+        compared, retraced = compare_text(text, expected, 0.0, is_stopped=is_stopped), self.retraced(case, text)
         verdict = Verdict.TIE_FLIP if retraced.is_whole else Verdict.WRONG
         measured = f"{compared.measured}; {retraced.words}"
         if verdict is Verdict.WRONG and not self._can_judge(case, expected):

@@ -35,6 +35,7 @@ from tests.subjects.spoilt import only
 POSITIONS, CLASS_LAST, NEWLINES = "sam.positions-no-antialias", "clip.class-last", "vision_fusion.newlines-in-front"
 BGR, ROPE, TWO_BOS = "pixels.opened-bgr", "prefill.rope-interleaved", "prompt.two-bos"
 NO_BIAS, POSITIONS_OF_CLIP = "clip.no-bias-self_attn.out_proj", "clip.positions-no-antialias"
+TURNED = "clip.positions-turned"
 FINAL_NORM, GELU = "clip.final-norm", "clip.activation-erf"
 
 
@@ -112,6 +113,22 @@ def test_two_causes_of_the_crops_are_told_apart_by_the_page_that_has_one_of_them
     names = (NO_BIAS, POSITIONS_OF_CLIP)
     every = [(one.what, *one.mistakes) for one in causes(own, judged(own, *names, level=Level.STAGES), names)]
     assert every == [("clip.crops",), ("clip.page", NO_BIAS), ("clip.crops", POSITIONS_OF_CLIP)]
+
+
+def test_a_view_that_is_right_alone_has_no_cause_of_its_own(page: Page) -> None:
+    """A cause that only the crops have makes the page wrong as well if the engine has it, and there it is undone."""
+    report = judged(page, TURNED)
+    wrong, right = report.exchange.answer, judged(page).exchange.answer
+    kept = [name for name in wrong.seams if name != "vision_fusion"]
+    seams = {name: (wrong if ".crops" in name else right).seams[name] for name in kept}
+    vision = {
+        name: of_wrong if ".crops" in name else (right.vision_tensors or {})[name]
+        for name, of_wrong in (wrong.vision_tensors or {}).items()
+        if name in seams
+    }
+    crops = replace(report.exchange, answer=replace(wrong, seams=seams, vision_tensors=vision))
+    every = causes(page, judge(crops, report.limits), (TURNED,))
+    assert [(one.what, *one.mistakes) for one in every] == [("clip.crops/0", TURNED)]
 
 
 def test_inputs_alone_are_looked_at_below_level_2(page: Page) -> None:

@@ -121,34 +121,33 @@ def test_what_begins_within_the_tolerance_is_laid_to_where_it_begins() -> None:
 
 @pytest.mark.parametrize("stage", ["input_ids", "images_ori", "sam.page/3", "clip.page", "prefill", "logits", "read"])
 def test_what_a_search_refuted_is_not_named(stage: str) -> None:
-    """A few that the time left are named, and neither one of many nor one that the whole search could not compute."""
+    """A search names nothing that it left untried, however few, unless a symptom points at it."""
     broke, every = broken(wrong(stage, error=0.3)), mistakes(DEEPSEEK_OCR).values()
 
-    def named(*left: Mistake, is_cut_short: bool) -> set[str]:
+    def named(*left: Mistake, untried: int) -> set[str]:
         ids = frozenset(one.id for one in every) - {one.id for one in left}
-        said = hint(broke, DEEPSEEK_OCR, Explanation("", stage, refuted=ids, is_cut_short=is_cut_short))
-        found = {one.words for one in every if one.words in said and is_named(one.words, said)}
-        assert found or said.startswith(f"what makes {stage}")
-        return found
+        said = hint(broke, DEEPSEEK_OCR, Explanation("", stage, refuted=ids, untried=untried))
+        assert f"what makes {stage}" in said
+        assert (str(untried) in said and "--dsocr-explain" in said) is bool(untried)
+        return {one.words for one in every if one.words in said and is_named(one.words, said)}
 
     before = hint(broke, DEEPSEEK_OCR)
     likely = [one for one in every if is_named(one.words, before)]
-    assert {one.words for one in likely} >= named(*likely[:2], is_cut_short=True) >= {likely[0].words}
-    assert not named(*likely[:2], is_cut_short=False)
-    assert not named(*every, is_cut_short=True)
-    assert not named(is_cut_short=True)
+    assert likely
+    for left in (likely[:2], [*every], []):
+        assert not named(*left, untried=len(left))
 
 
-def test_a_hint_tells_that_the_time_ended_or_names_what_fits_equally_well() -> None:
-    broke = broken(wrong("projector.page", error=0.3))
-    every = frozenset(mistakes(DEEPSEEK_OCR))
-    left = Explanation("", "projector.page", refuted=every - {"projector.no-bias"}, is_cut_short=True)
-    assert hint(broke, DEEPSEEK_OCR, left) == "not tried, as the time ended: the projector without its bias"
-    assert hint(broke, DEEPSEEK_OCR, replace(left, refuted=every)) == "what makes projector.page"
+def test_of_what_the_time_left_only_a_mistake_that_a_symptom_points_at_is_named() -> None:
+    broke = broken(wrong("clip.page", Symptom.NOT_FINITE, error=0.3))
+    left = Explanation("", "clip.page", untried=3)
+    assert "all of CLIP in float16" in hint(broke, DEEPSEEK_OCR, left)
+    assert "3 known mistakes" in hint(broke, DEEPSEEK_OCR, replace(left, refuted=frozenset(mistakes(DEEPSEEK_OCR))))
     assert hint(broke, DEEPSEEK_OCR, replace(left, words=("a", "b"))) == "a, or b"
-    crops = broken(right("clip.page"), wrong("clip.crops", error=0.3))
+    crops, every = broken(right("clip.page"), wrong("clip.crops", error=0.3)), frozenset(mistakes(DEEPSEEK_OCR))
     clue = "only the crops are wrong, and tables of positions are resized for crops"
-    assert hint(crops, DEEPSEEK_OCR, replace(left, refuted=every)) == f"what makes clip.crops: {clue}"
+    found = hint(crops, DEEPSEEK_OCR, Explanation("", "clip.crops", refuted=every))
+    assert found == f"what makes clip.crops: {clue}"
 
 
 def test_a_mistake_that_only_comes_nearer_is_not_named_beside_a_relation_that_says_how_values_differ() -> None:
@@ -160,3 +159,13 @@ def test_a_mistake_that_only_comes_nearer_is_not_named_beside_a_relation_that_sa
     assert beside(part, [Description("confined", "only 2 of 9 rows differ", 0.99)]) is part
     whole = replace(part, text="with squashed, the engine reproduces", is_whole=True)
     assert beside(whole, [Description("stretched", "the view is of the stretched page", 0.99)]) is whole
+
+
+@pytest.mark.parametrize("searched", [None, Explanation("", "prefill")], ids=["guess", "search"])
+def test_no_mistake_of_blocks_is_named_if_every_block_is_right(searched: Explanation | None) -> None:
+    """Wrong logits whose first rows are right point at positions, windows and experts, which are of blocks."""
+    found = [*(right(f"prefill/{k}") for k in range(2)), wrong("prefill", Symptom.LATER_ROWS, error=0.3)]
+    said = hint(broken(*found), DEEPSEEK_OCR, searched)
+    named = [one for one in groups(DEEPSEEK_OCR)["prefill"] if is_named(one.words, said)]
+    assert {one.part for one in named} <= {"back"}
+    assert bool(named) is (searched is None)

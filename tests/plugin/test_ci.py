@@ -29,7 +29,7 @@ TESTS = f"""{TEST_TEXT}
 
     @pytest.mark.parametrize("page", "abcd")
     def test_alike(page, dsocr_check):
-        dsocr_check([Comparison("input_ids", Verdict.WRONG, f"{{page}} is other")])
+        dsocr_check([Comparison("input_ids", Verdict.WRONG, f"'{{page}}' is other")])
 """
 
 

@@ -4,11 +4,13 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
-from pytest_dsocr.compare.verdict import Comparison
+from msgspec import structs
+
+from pytest_dsocr.compare.verdict import Comparison, Reason, not_compared
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.report.case_result import FurtherResult
-from pytest_dsocr.report.causes import causes_of
+from pytest_dsocr.report.causes import also_failed, causes_of, where_broke
 from pytest_dsocr.report.outcomes import TestResult, judged_by_tests
 from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.worker_report import FailureOrigin
@@ -75,6 +77,11 @@ def test_several_causes_are_numbered_and_one_that_is_found_replaces_a_first_with
     assert listed() == listed(proven=True, mistakes=["x"]) == []
     assert listed(bias) == ["1. clip.page", "2. clip.page/0"]
     assert listed(bias, norm) == ["1. clip.page/0", "2. clip.page"]
+    assert listed(bias, norm, norm, proven=True, explained="with x", mistakes=["x"]) == [
+        "1. clip.page",
+        "2. clip.page/0",
+        "3. clip.page",
+    ]
 
 
 def test_a_verdict_comes_before_errors_of_the_machine_however_many_these_are() -> None:
@@ -159,4 +166,56 @@ def test_a_tensor_without_a_hint_of_its_own_belongs_to_the_cases_that_break_ther
     ]
     found = causes_of([judged_by_tests(case, tests)], tests)
     names = [{test[6:] for test in one.tests} for one in found]
-    assert names == [{"case", "pixels", "later", "same"}, {"own"}, {"text"}]
+    assert names == [{"case", "pixels", "later", "same", "text"}, {"own"}]
+    assert found[0].follow == ["t.py::text"]
+
+
+def test_failures_of_later_stages_may_follow_from_the_first_cause_and_those_of_earlier_ones_do_not() -> None:
+    alike = not_compared("text/read again", Reason.TELLS_NOTHING)
+    text, ids, file = (replace(WRONG, what=what, error=None) for what in ("text/together", "input_ids", "result.mmd"))
+    broke = {"verdict": "WRONG", "passes": False, "first_wrong": "prefill", "cause": "a"}
+    tests = [
+        failed(f"t.py::{name}", one, cause=shown("", why))
+        for name, one, why in (
+            ("alike", alike, ""),
+            ("text", text, ""),
+            ("told", text, "the cache"),
+            ("ids", ids, ""),
+            ("file", file, ""),
+        )
+    ]
+    found = causes_of([judged_by_tests(case_payload("a", **broke), tests)], tests)
+    assert [one.follow for one in found] == [["t.py::alike", "t.py::text"], [], [], []]
+    assert "2 of later stages" in also_failed(structs.replace(found[0], tests=["t.py::case", *found[0].tests]))
+
+
+def test_hints_that_differ_in_numbers_and_quoted_values_alone_are_one_cause() -> None:
+    """Cases described in the same words have that cause too, unless a mistake is proven there."""
+    said = "{} tokens {} ('{}') in place of token {} ('{}') at {}".format
+    other = "one token 0 ('BOS') left out at 1"
+    inserted = Description("replaced", said(3, 7, "a", 9, "and b", 696), 1.0)
+    case = {"verdict": "WRONG", "passes": False, "first_wrong": "input_ids", "cause": None, "described": inserted}
+    ids = replace(WRONG, what="input_ids/text", error=None)
+    hints = [("one", said(8, 1, "F", 1, "Free", 2)), ("two", said(2, 5, "(", 7, "Parse", 12)), ("three", other)]
+    tests = [failed(f"t.py::{name}", ids, cause=shown("input_ids/text", why)) for name, why in hints]
+
+    def grouped(**more: Any) -> list[list[str]]:
+        return [one.tests for one in causes_of([judged_by_tests(case_payload("a", **case | more), tests)], tests)]
+
+    assert grouped() == [["t.py::one", "t.py::two"], ["t.py::three"]]
+    assert grouped(proven=True, mistakes=["x"]) == [[], ["t.py::one"], ["t.py::three"], ["t.py::two"]]
+    counts = [replace(ids, measured=f"{k}; expected 4") for k in range(2)]
+    told = [failed(f"t.py::page[{k}]", one, cause=shown("input_ids/image")) for k, one in enumerate(counts)]
+    assert [len(one.tests) for one in causes_of([], told)] == [2]
+
+
+def test_cases_are_counted_and_described_under_their_own_first_tensor() -> None:
+    """A page without crops breaks at its whole view, as do the crops of the other pages."""
+    broke = {"verdict": "WRONG", "passes": False, "cause": "a"}
+    page, crops = (replace(WRONG, what=f"sam.{view}/0") for view in ("page", "crops"))
+    cut = case_payload("cut", page, crops, **broke, first_wrong=crops.what)
+    seen = Description("error", "4096 of 4096 positions differ", 0.0)
+    whole = case_payload("whole", page, **broke, first_wrong=page.what, described=seen)
+    [found] = causes_of([judged_by_tests(one, []) for one in (whole, cut)], [])
+    assert where_broke(found) == "sam.crops/0 in 1 of 2 cases, sam.page/0 in 1"
+    assert found.described == f"sam.page/0 of whole: {seen.text}"

@@ -86,6 +86,22 @@ def test_a_guess_is_reported_only_where_nothing_is_proven(is_proven: bool, tmp_p
     assert any(line.startswith("check") for line in lines) is not is_proven
 
 
+def test_no_tolerance_is_suggested_for_what_is_exact_or_explained(tmp_path: Path) -> None:
+    """In float32 on a CPU, texts and coordinates are exact; a text alone does not show how it was computed."""
+
+    def is_offered(said: CaseReport, **changes: Any) -> bool:
+        wrong = [one for one in said.comparisons if one.verdict is Verdict.WRONG]
+        return "--dsocr-tolerances=" in text(wrong, said, **changes)
+
+    boxes, seam = report(tmp_path, spans=MOVED), report(tmp_path, **scaled(1.0002))
+    named = replace(boxes.exchange.answer, level=Level.TEXT)
+    assert [is_offered(boxes, device=device) for device in ("cpu", "cuda")] == [False, True]
+    assert is_offered(seam, device="cpu")
+    assert is_offered(replace(boxes, exchange=replace(boxes.exchange, answer=named)), device="cpu")
+    explained = {"boxes": Description("moved", "each box is 10 lower", 1.0)}
+    assert not is_offered(replace(boxes, exchange=replace(boxes.exchange, described=explained)), device="cuda")
+
+
 def _alone(wrong: Comparison) -> list[str]:
     return TestFailure([wrong], None, config()).text(None, AGAIN).splitlines()
 
@@ -139,7 +155,7 @@ def test_no_tolerance_is_offered_where_the_cause_is_proven(is_proven: bool, tmp_
     explanation = Explanation("rounded down", "boxes", is_proven=is_proven)
     said = replace(said, exchange=replace(said.exchange, explanation=explanation))
     failed = [one for one in said.comparisons if one.what == "boxes"]
-    assert ("--dsocr-tolerances" in text(failed, said)) is not is_proven
+    assert ("--dsocr-tolerances" in text(failed, said, device="cuda")) is not is_proven
 
 
 def test_at_l0_a_tolerance_is_not_the_first_advice(tmp_path: Path) -> None:

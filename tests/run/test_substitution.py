@@ -32,11 +32,11 @@ VISION_WRONG = "vision is still wrong when given the reference's inputs: vision 
 INPUTS_RIGHT = "tokens are right when given the reference's inputs"
 INPUTS_WRONG = "tokens are still wrong when given the reference's inputs"
 BOTH_RIGHT = "tokens are right when given the reference's inputs and vision features"
-BOTH_WRONG = (
-    "tokens are still wrong when given the reference's inputs and vision features: the error arises after vision"
-)
+DECODER = "the decoder, or what puts features into the prompt, is wrong by itself"
+BOTH_WRONG = f"tokens are still wrong when given the reference's inputs and vision features: {DECODER}"
 FEATURES_RIGHT = "tokens are right when given the reference's vision features"
-FEATURES_WRONG = "tokens are still wrong when given the reference's vision features: the error arises after vision"
+FEATURES_WRONG = f"tokens are still wrong when given the reference's vision features: {DECODER}"
+LAYERS_WRONG = "tokens are still wrong when given the reference's vision features: the decoder is wrong by itself"
 
 
 class Planted(EngineSubject):
@@ -71,7 +71,10 @@ class Planted(EngineSubject):
             raise ValueError("these are not my features")
         if "decoder" in self.wrong and vision_fusion is not None:
             vision_fusion = 0.5 * vision_fusion
-        return super().prefill(inputs, vision_fusion)
+        state = super().prefill(inputs, vision_fusion)
+        if "logits" in self.wrong:
+            state.logits = 0.5 * state.logits
+        return state
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +115,19 @@ def test_each_part_is_found_wrong_by_itself_or_not(
     """A live reference lends its own tensors."""
     subject = Planted(tiny, *wrong)
     assert substitute(subject, asked(subject, case, live), unneeded).findings == PLANTED[wrong]
+
+
+def test_the_decoder_alone_is_wrong_only_if_its_first_layer_is_right(
+    tiny: Engine[Any], case: Case, live: ReferenceResult
+) -> None:
+    blocks = replace(live, seams=run_teacher_forced(EngineSubject(tiny), case, live).seams)
+    found = {
+        one: substitute(Planted(tiny, one), asked(Planted(tiny, one), case, blocks)) for one in ("logits", "decoder")
+    }
+    assert {one: findings for one, (findings, _) in found.items()} == {
+        "logits": (LAYERS_WRONG,),
+        "decoder": (FEATURES_WRONG,),
+    }
 
 
 class Drifting(EngineSubject):

@@ -1,0 +1,61 @@
+"""Messages about texts that a subject read in two ways: each follows from a measurement."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.records.case import Case, make_case
+from pytest_dsocr.subjects.engine import EngineSubject
+from pytest_dsocr.subjects.retrace import Retraced
+from suites.cache.test_batches import EXCHANGED, _exchanged
+from suites.cache.test_pages import alike
+from suites.cache.ways import TextWays
+from suites.contract.pages import write_page
+from tests.cache.own import text_ways
+
+WRONG = Comparison("text/together", Verdict.WRONG, "they differ")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("abcdef", ("they differ",)),
+        ("abcxyf", ("they differ", "1 edits", "2 from its own")),
+        ("abcxyz", ("they differ", EXCHANGED)),
+    ],
+)
+def test_a_batch_is_reported_as_exchanged_only_if_it_gives_the_text_of_another_page(
+    text: str, said: tuple[str, ...]
+) -> None:
+    found = _exchanged(WRONG, text, 0, ["abcdef", "abcxyz"]).measured
+    assert all(one in found for one in said)
+    assert (EXCHANGED in found, "edits" in found) == (EXCHANGED in said, "1 edits" in said)
+
+
+def test_pages_with_one_text_are_reported_with_it_and_with_no_mistake() -> None:
+    assert "'# A title'" in alike("# A title")
+    assert "no text" in alike("")
+    assert not [one for one in ("check", "cache", "file name") if one in alike("") + alike("a")]
+
+
+class LeadsNowhere(TextWays):
+    """Texts to which no steps lead."""
+
+    def retraced(self, case: Case, text: str) -> Retraced:
+        """Return that no step leads on."""
+        return Retraced((), (), is_whole=False)
+
+
+def test_a_text_that_the_test_stops_is_not_reported_as_cut(tiny: Engine[Any], tmp_path: Path) -> None:
+    ways = LeadsNowhere(**vars(text_ways(EngineSubject(tiny), tiny.tokenizer)))
+    text, whole = "the first of two", "the first of two lines, and more"
+    used = len(tiny.tokenizer.encode(text))
+    case = make_case(write_page("tiny", tmp_path), "free", "tiny", used, family=DEEPSEEK_OCR)
+    for limit, is_cut in ((used, False), (used + 10, True)):
+        found = ways.compare("text", replace(case, max_new_tokens=limit), text, whole, "why")
+        assert (Symptom.TRUNCATION in found.signs, "truncation" in found.measured) == (is_cut, is_cut)
