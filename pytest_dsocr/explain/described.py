@@ -91,7 +91,7 @@ def _places(clean: Clean, seen: Seen, right: Tensor) -> tuple[ErrorPanel, ...]:
     image = clean.inputs.images_seq_mask[0].cpu() if name.stage == PREFILL and name.block is not None else None
     is_of_crops = name.view == "crops" or seen.what == PIXELS[0]
     pair = pair_of(seen.gave, right, channels_last=name.block is not None, image=image)
-    return error_map(pair, clean.grid, image, is_of_crops=is_of_crops)
+    return error_map(pair, clean.image_tokens, image, is_of_crops=is_of_crops)
 
 
 def _of_seam(
@@ -254,8 +254,8 @@ def _described(
     how: dict[str, Any] = {"channels_last": name.block is not None, "given": given}
     if is_prompt:
         how["image"] = clean.inputs.images_seq_mask[0].cpu()
-    elif name.stage in (FUSION, PREFILL) and right.ndim == 2:
-        how["crops"] = clean.grid
+    elif name.stage == FUSION:
+        how["tokens"] = clean.image_tokens
     found = describe_tensor(pair_of(actual, right, **how))
     if found is not None:
         yield found
