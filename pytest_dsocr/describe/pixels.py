@@ -12,7 +12,7 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-from pytest_dsocr.describe import bars, levels, spectrum
+from pytest_dsocr.describe import bars, distinct, levels, spectrum
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.pair import named, simplest
 from pytest_dsocr.describe.resizing import Source, resized
@@ -21,6 +21,9 @@ COLOURS = ("red", "green", "blue")
 MOST_SHIFT_PX = 40
 """Largest shift of a view that is looked for."""
 LEAST_PX = 16
+FEW = 0.1
+"""Share of differences up to which they count as exceptions."""
+HALF_OF_ALL = 0.5
 LEAST_COLOUR = 16
 """Difference between the levels of a pixel's colours from which on it is not grey."""
 
@@ -68,6 +71,8 @@ def describe_pixels(
         return None
     if (unrounded := _unrounded(own, right)) is not None:
         return unrounded
+    if (fewer := simplest(distinct.relations(own, right))) is not None:
+        return fewer
     views = Views(_levels(own), _levels(right))
     if (found := simplest(_relations(views, grid, source))) is not None:
         return found
@@ -251,8 +256,18 @@ def _anatomy(views: Views) -> Description:
         parts.append(where)
     if (moved := _quarters(views)) is not None:
         parts.append(moved)
-    parts.append(spectrum.compared(views.actual, views.expected))
+    parts += filter(None, (_signs(views), spectrum.compared(views.actual, views.expected)))
     return Description("anatomy", "; ".join(parts), 0.0, int(differing.sum()))
+
+
+def _signs(views: Views) -> str:
+    """Say that nearly all differences are in one direction; empty if they are not."""
+    differing = views.apart[views.apart.abs() > levels.HALF]
+    brighter = float((differing > 0).float().mean()) if len(differing) >= LEAST_PX else HALF_OF_ALL
+    if min(brighter, 1 - brighter) > FEW:
+        return ""
+    way, share = ("brighter", brighter) if brighter > HALF_OF_ALL else ("darker", 1 - brighter)
+    return f"{way} at {share:.0%} of them"
 
 
 def _where(differing_HW: Tensor) -> str | None:
