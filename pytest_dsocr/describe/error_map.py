@@ -55,7 +55,7 @@ def _of_views(planes_Bhw: Tensor, crops: Grid) -> list[ErrorPanel]:
     if len(small) == columns * rows > 1:
         sheet = small.unflatten(0, (rows, columns)).transpose(1, 2).flatten(2, 3).flatten(0, 1)
         return [_panel(f"{columns} x {rows} crops, as on the page", sheet, columns, rows)]
-    titles = ["the page"] if len(small) == 1 else [f"view {k}" for k in range(min(len(small), UNPLACED_VIEWS))]
+    titles = ["the page"] if len(small) == 1 else [f"view {k + 1}" for k in range(min(len(small), UNPLACED_VIEWS))]
     return [_panel(title, one) for title, one in zip(titles, small, strict=False)]
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pytest_dsocr.describe import bars, distinct, levels, spectrum
 from pytest_dsocr.describe.description import ENOUGH, Description
-from pytest_dsocr.describe.pair import named, simplest
+from pytest_dsocr.describe.pair import simplest, views_named
 from pytest_dsocr.describe.resizing import Source, resized
 
 COLOURS = ("red", "green", "blue")
@@ -76,13 +76,13 @@ def describe_pixels(
     views = Views(_levels(own), _levels(right))
     if (found := simplest(_relations(views, grid, source))) is not None:
         return found
-    differing = views.apart.abs().amax(dim=(1, 2, 3)) > levels.HALF
+    differing = views.apart.abs().amax(dim=(1, 2, 3)) > levels.OF_ROUNDING
     places = differing.nonzero().flatten().tolist()
     if not 0 < len(places) < len(differing):
         return _anatomy(views)
     part = views.only(places)
     inner = simplest(_relations(part)) or _anatomy(part)
-    which = f"only {named('view', places)} of {len(differing)} differ{'s' * (len(places) == 1)}"
+    which = f"only {views_named(places)} of {len(differing)} differ{'s' * (len(places) == 1)}"
     return Description(inner.kind, f"{which}: {inner.text}", inner.share, inner.cases)
 
 
@@ -102,7 +102,7 @@ def _of_other_shape(actual: Tensor, expected: Tensor) -> Description:
     if actual.shape[1:] == expected.shape[1:]:
         source = [_same(one, expected) for one in actual]
         known = [one for one in source if one is not None]
-        text = f"{count[0]} views instead of {count[1]}; they are the expected {named('view', known)}"
+        text = f"{count[0]} views instead of {count[1]}; they are the expected {views_named(known)}"
         if len(known) == len(source):
             return Description("left-out", text, 1.0, actual.numel())
         return Description("shape", f"{count[0]} views instead of {count[1]}, of which {len(known)} are expected", 0.0)
@@ -163,7 +163,7 @@ def _reordered(views: Views, grid: tuple[int, int]) -> Description | None:
     source = torch.cdist(own, right).argmin(1)
     if source.equal(torch.arange(count)):
         return None
-    shown = ", ".join(map(str, source.tolist()))
+    shown = ", ".join(str(one + 1) for one in source.tolist())
     text = f"the {count} views are in another order: they hold the expected views {shown}"
     columns, rows = grid
     if columns * rows == count and source.equal(torch.arange(count).view(rows, columns).T.flatten()):

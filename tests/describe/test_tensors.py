@@ -161,9 +161,9 @@ def test_views_are_told_apart() -> None:
     right = block("clip.page/0").gave
     views = torch.cat([right, right.flip(1), right * 1.5])
     for actual, kind, words in (
-        (views[[1, 0, 2]], "reordered", "expected views 1, 0, 2"),
-        (torch.cat([views[:2], 2 * views[2:]]), "scaled", "only view 2 of 3 differs; there every value"),
-        (torch.cat([views[:2], views[2:] + random(*right.shape)]), "confined", "only view 2 of 3 differs"),
+        (views[[1, 0, 2]], "reordered", "expected views 2, 1, 3"),
+        (torch.cat([views[:2], 2 * views[2:]]), "scaled", "only view 3 of 3 differs; there every value"),
+        (torch.cat([views[:2], views[2:] + random(*right.shape)]), "confined", "only view 3 of 3 differs"),
     ):
         found = describe_tensor(RowPair(actual, views))
         assert found is not None
