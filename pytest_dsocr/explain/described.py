@@ -23,6 +23,7 @@ from pytest_dsocr.describe.block import RIGHT, Block
 from pytest_dsocr.describe.description import ENOUGH, Description, ErrorPanel
 from pytest_dsocr.describe.error_map import error_map
 from pytest_dsocr.describe.experts import Mixed, describe_experts
+from pytest_dsocr.describe.head import of_hidden
 from pytest_dsocr.describe.layout import pair_of
 from pytest_dsocr.describe.pair import RowPair, share, simplest
 from pytest_dsocr.describe.pixels import describe_pixels
@@ -257,6 +258,9 @@ def _described(
     elif name.stage == FUSION:
         how["tokens"] = clean.image_tokens
     found = describe_tensor(pair_of(actual, right, **how))
+    if found is not None and not found.explains and name.stage == PREFILL and name.block is None:
+        model = model_of(clean.engine)
+        found = of_hidden(actual, right, model.lm_head.weight.data, model.model.norm.weight.data) or found
     if found is not None:
         yield found
 
