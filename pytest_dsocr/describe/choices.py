@@ -5,6 +5,7 @@ Shapes: S steps, V tokens of the vocabulary.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -115,7 +116,8 @@ def _is_likely(choices: Choices, warmth: float) -> bool:
     chances, known = logs.exp(), logs.nan_to_num(neginf=0.0)
     mean, square = ((chances * known**power).sum(-1) for power in (1, 2))
     own = float(logs.gather(1, torch.tensor(choices.tokens)[:, None]).sum())
-    return own >= float(mean.sum()) - ABSURD * float((square - mean**2).sum()) ** 0.5
+    spread = math.sqrt(float((square - mean.square()).sum()))
+    return own >= float(mean.sum()) - ABSURD * spread
 
 
 def _of_rounding(choices: Choices) -> Iterator[Description]:

@@ -34,7 +34,7 @@ def _spread(levels: Tensor, bits: int) -> Tensor:
 
 
 def _rounded(levels: Tensor, bits: int) -> Tensor:
-    most = 2**bits - 1
+    most: int = 2**bits - 1
     return ((levels / 255 * most).round() / most * 255).round()
 
 
@@ -59,9 +59,10 @@ def relations(actual: Tensor, expected: Tensor) -> Iterator[Description]:
         yield Description("step", f"{text}1/{steps}{bits}", 1.0, actual.numel())
     own, right = (((one + 1) * 127.5).round().clamp(0, 255) for one in (actual, expected))
     for words, held in FORMS.items():
-        bits = [_bits(own[:, k], right[:, k], held) for k in range(3)]
-        if None not in bits:
-            yield Description("bits", said([one for one in bits if one is not None], words), 1.0, actual.numel())
+        found = [_bits(own[:, k], right[:, k], held) for k in range(3)]
+        known = [one for one in found if one is not None]
+        if known == found:
+            yield Description("bits", said(known, words), 1.0, actual.numel())
 
 
 def said(bits: list[int], form: str) -> str:

@@ -55,7 +55,8 @@ def test_a_norm_of_each_half_is_found_in_a_page_s_logits() -> None:
 
     def halved(run: Any, x: Tensor) -> Tensor:
         parts = [one * torch.rsqrt(one.square().mean(-1, keepdim=True) + norm.eps) for one in x.chunk(2, -1)]
-        return norm.weight * torch.cat(parts, -1)
+        out: Tensor = norm.weight * torch.cat(parts, -1)
+        return out
 
     with Changes() as changes:
         changes.around(norm, halved)
