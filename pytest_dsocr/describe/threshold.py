@@ -19,7 +19,7 @@ def parted_by(properties: Mapping[str, Tensor], wrong: Tensor, right: Tensor) ->
     Of several it is the one with the roundest number, or else the first.
 
     Args:
-        properties: values of the tokens, by words such as ``position``, the simplest first.
+        properties: values of the tokens, by words such as ``the position``, the simplest first.
         wrong: mask of the wrong tokens.
         right: mask of the right ones; what is neither is not known.
     """
@@ -29,11 +29,11 @@ def parted_by(properties: Mapping[str, Tensor], wrong: Tensor, right: Tensor) ->
     for words, values in properties.items():
         own, others = values[wrong].double(), values[right].double()
         if own.max() < others.min():
-            number, text = _between(float(own.max()), float(others.min())), f"{words} below {{}}"
+            number, text = _between(float(own.max()), float(others.min())), f"{words} is below {{}}"
         elif own.min() > others.max() and values.is_floating_point():
-            number, text = _between(float(others.max()), float(own.min())), f"{words} above {{}}"
+            number, text = _between(float(others.max()), float(own.min())), f"{words} is above {{}}"
         elif own.min() > others.max():
-            number, text = f"{int(own.min())}", f"{words} from {{}} on"
+            number, text = f"{int(own.min())}", f"{words} is {{}} or more"
         else:
             continue
         found.append((len(number), text.format(number)))

@@ -110,10 +110,10 @@ def _left_out(is_zero: Tensor, routed: Routed, tokens: Tensor) -> str:
         parted = parted_by(_properties(routed, slice(of - 1, of)), dropped[:, -1:], (routed.seen & ~dropped)[:, -1:])
         some = f"{int(dropped.sum()):,} of {len(chosen):,} tokens have {fewer}"
         if parted:
-            return f"{some}: those with a last expert of {parted}"
+            return f"{some}: those where {parted}"
     text = f"{int(dropped.sum()):,} of {dropped.numel():,} choices of an expert are left out: "
     if parted := parted_by(_properties(routed, slice(of)), dropped, routed.seen & ~dropped):
-        return f"{text}those with {parted}"
+        return f"{text}those where {parted}"
     text = f"{text}{'that' if dropped.sum() == 1 else 'those'} of {named('expert', experts)}"
     return text + (_of_queue(dropped, routed) if len(experts) > 1 else _of_end(dropped, routed, experts[0]))
 
@@ -121,12 +121,13 @@ def _left_out(is_zero: Tensor, routed: Routed, tokens: Tensor) -> str:
 def _properties(routed: Routed, slots: slice) -> dict[str, Tensor]:
     """Return properties of choices, by their words."""
     size = routed.weights[:, slots]
+    of = "the last expert's weight" if size.shape[1] == 1 else "the weight"
     position = torch.arange(len(size))[:, None].expand_as(size)
     return {
-        "a weight": size,
-        "a weight over that of the token's first": size / routed.weights[:, :1].clamp_min(TINY),
-        "a position": position,
-        "a norm of the token": routed.norms[:, None].expand_as(size),
+        of: size,
+        f"{of} over that of the token's first": size / routed.weights[:, :1].clamp_min(TINY),
+        "the position": position,
+        "the norm of the token": routed.norms[:, None].expand_as(size),
     }
 
 

@@ -238,7 +238,7 @@ FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
         "prefill/3",
         without_light,
         "experts",
-        "a weight over that of the token's first below 0.1",
+        "the last expert's weight over that of the token's first is below 0.1",
     ),
     "last row": ("prefill/3", without_last_row, "experts", "are left out: that of expert 7, the last one of its"),
     "int8": ("prefill/2", in_int8, "rounded", "weights are held in int8 with one scale for the tensor"),
