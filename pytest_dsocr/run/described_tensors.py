@@ -23,13 +23,16 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.forced_steps import without_padding
 from pytest_dsocr.subjects.protocol import TextSubject
 
+OF_EFFECTS = ("goes-on", "edited")
+"""Kinds of descriptions of a text that a rule for choosing tokens may stand behind."""
+
 
 def descriptions(report: CaseReport, subject: TextSubject, resources: RunResources) -> dict[str, Description]:
     """Return the description of the first divergence, by its comparison: of exact values and outputs, or of tensors."""
     if report.divergence is None:
         return {}
     found, what = described(report, resources.vocabulary, resources.pages), report.divergence.first.what
-    is_open = not any(one.explains and one.kind != "goes-on" for one in found.values())
+    is_open = not any(one.explains and one.kind not in OF_EFFECTS for one in found.values())
     if what in BY_TEXT and is_open and resources.explainer.budget_s and what not in resources.described_stages:
         resources.described_stages.add(what)
         of_choices = resources.explainer.describe_choices(report, what)
