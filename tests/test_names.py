@@ -17,6 +17,8 @@ MAY_NAME_ONE = {
     "describe/ids.py": "limits of sizes that ports use",
     "describe/windows.py": "the module of the block that all models share",
     "explain/reproducer.py": "the module of the block that all models share",
+    "explain/inside.py": "the module of the block that all models share",
+    "explain/inside_ways.py": "the module of the block that all models share",
     "explain/catalogue/pixels.py": "the default of Unlimited-OCR's infer_multi, and CLIP's means as mistakes",
 }
 """Files outside of ``models`` and ``layers`` that name a part of one model, each with the reason."""

@@ -10,7 +10,7 @@ import tomllib
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ci.implementations.versions import bisect, versions_of
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.words import in_shell
 from pytest_dsocr.history.scoreboard import STAGES, ScoreboardEntry, keep, tables
+from pytest_dsocr.receipt.receipt import write_receipt
 from pytest_dsocr.reference.environment import check_vendor_folder
 from pytest_dsocr.report.file import read_result
 
@@ -41,6 +42,8 @@ class Row:
     folder: str = ""
     repository: str = ""
     options: str = ""
+    copied_from: Mapping[str, str] = field(default_factory=dict)
+    """Row that a stage was copied from, by stage."""
 
     def needs(self, variable: str) -> bool:
         """Return whether the row names something that its user must have."""
@@ -133,9 +136,12 @@ def _compared(row: Row, options: argparse.Namespace, more: Sequence[str]) -> tup
         command: list[str | Path] = [python, "-m", "pytest_dsocr", "compare", f"--subject={subject}", f"--out={out}"]
         status = subprocess.run([*command, *row.options.split(), *more], env=variables).returncode
     kept = ScoreboardEntry.of(read_result(out), options.name, row.title, row.version)
+    kept = replace(kept, copied_from=row.copied_from)
     sys.stdout.write("\n".join(tables([kept])))
     if options.keep:
-        keep(options.keep, kept)
+        with suppress(DsocrError):  # of an adapter whose result cannot be certified
+            write_receipt(out)
+        keep(options.keep, kept, out)
     return status, kept
 
 

@@ -1,5 +1,6 @@
 """A checkpoint in the forms that other implementations load: ``hf``, ``mlx``, ``gguf``."""
 
+import json
 import os
 import subprocess
 import tempfile
@@ -55,6 +56,7 @@ def _converter(sources: Path | None) -> Path:
 def _write_gguf(checkpoint: str, folder: Path, script: Path, python: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         write_portable(checkpoint, Path(scratch, "hf"))
+        _state_tower(Path(scratch, "hf", "config.json"))
         folder.mkdir(parents=True, exist_ok=True)
         files = (to_gguf.__file__, script, Path(scratch, "hf"), folder.absolute())
         command = [*map(str, (python, *files))]
@@ -68,3 +70,12 @@ def _write_gguf(checkpoint: str, folder: Path, script: Path, python: Path) -> No
             f"llama.cpp's converter failed: {fit(last, COLUMNS)}; give a Python that has what it imports "
             f"(torch, transformers, numpy, gguf): --python=PYTHON; it was: {fit(in_shell(command), COLUMNS)}"
         )
+
+
+def _state_tower(path: Path) -> None:
+    """Write a Qwen2 tower's sizes where the converter looks for them; it knows those of the published model alone."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    if tower := config["vision_config"]["width"].get("qwen2-0-5b"):
+        names = {"layers": "layers", "num_attention_heads": "heads", "intermediate_size": "intermediate_size"}
+        config["vision_config"] |= {name: tower[own] for name, own in names.items()}
+        path.write_text(json.dumps(config), encoding="utf-8")

@@ -1,8 +1,8 @@
 """mlx-vlm in this process, stage by stage: ``--dsocr-subject=pytest_dsocr.adapters.mlx_vlm:MlxVlm``.
 
 Needs ``mlx`` and ``mlx-vlm`` besides this package, on a Mac or, with ``mlx[cpu]``, on Linux. Level 2: mlx has no torch
-modules to hook. A checkpoint is written for mlx-vlm: with its own names in ``config.json``, and with the sizes of SAM
-if they are not its built-in ones.
+modules to hook. A checkpoint is written for mlx-vlm: with its own names in ``config.json``, and with the sizes of the
+encoder if they are not its built-in ones.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import tempfile
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from io import StringIO
 from itertools import pairwise
@@ -32,12 +32,18 @@ from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.engine.portable import write_portable
 from pytest_dsocr.layers.sizes import SamConfig
 from pytest_dsocr.models.architecture import Architecture
-from pytest_dsocr.models.deepseek_ocr.sizes import ClipConfig, sizes_of
-from pytest_dsocr.models.spec import VIEWS, ModelSpec
+from pytest_dsocr.models.deepseek_ocr.sizes import DeepEncoder
+from pytest_dsocr.models.deepseek_ocr2.sizes import DeepEncoder2
+from pytest_dsocr.models.spec import VIEWS, EncoderSizes, ModelSpec
 from pytest_dsocr.subjects.protocol import Setup
 
-OWN_NAMES = {"deepseek_ocr": ("deepseekocr", "DeepseekOCRProcessor")}
+OWN_NAMES = {
+    "deepseek_ocr": ("deepseekocr", "DeepseekOCRProcessor"),
+    "deepseek_ocr2": ("deepseekocr_2", "DeepseekOCR2Processor"),
+}
 """Model type and processor of mlx-vlm by family, if they are not those of the published files."""
+OWN_MODULES = {"qwen2_model": "vision_model"}
+"""Encoders of mlx-vlm that do not have the vendor's names."""
 SAM_DIMENSIONS = 4
 """Number of dimensions of SAM's features, whose channels are last in mlx."""
 
@@ -51,17 +57,20 @@ def write_mlx(checkpoint: str | Path, folder: Path) -> None:
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     architecture = Architecture.from_folder(folder)
-    clip = _clip(sizes_of(architecture).clip)
     processor = folder / "processor_config.json"
     named = json.loads(processor.read_text(encoding="utf-8"))
     published = config["model_type"], named["processor_class"]
     model_type, named["processor_class"] = OWN_NAMES.get(architecture.family.name, published)
-    config |= {"model_type": model_type, "vision_config": config["vision_config"] | clip}
+    config |= {"model_type": model_type, "vision_config": config["vision_config"] | _vision(architecture.encoder)}
     path.write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     processor.write_text(json.dumps(named, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _clip(clip: ClipConfig) -> dict[str, int]:
+def _vision(encoder: EncoderSizes) -> dict[str, int]:
+    """Return the fields of ``vision_config`` that mlx-vlm reads; it reads no size of a Qwen2 tower but its width."""
+    if not isinstance(encoder, DeepEncoder):
+        return {}
+    clip = encoder.clip
     return {
         "layers": clip.layers,
         "width": clip.width,
@@ -72,15 +81,21 @@ def _clip(clip: ClipConfig) -> dict[str, int]:
     }
 
 
-def resize_sam(sam: SamConfig) -> None:
-    """Make mlx-vlm build SAM in these sizes; it knows those of the published model alone."""
-    module: Any = importlib.import_module("mlx_vlm.models.deepseekocr.deepseekocr")
+def resize(architecture: Architecture) -> None:
+    """Make mlx-vlm build SAM and the Qwen2 tower in these sizes; it knows those of the published models alone."""
+    encoder = architecture.encoder
+    assert isinstance(encoder, DeepEncoder | DeepEncoder2)
+    name, _ = OWN_NAMES.get(architecture.family.name, OWN_NAMES["deepseek_ocr"])
+    places = f"{name}.{name}", f"{name}.config", f"{name}.vision", "deepseekocr.sam"
+    parts: list[Any] = [importlib.import_module(f"mlx_vlm.models.{place}") for place in places]
+    module, configs, vision, sam = parts
     names = ("image_size", "width", "layers", "heads", "window_size", "global_attn_indexes")
-    sizes = {name: getattr(sam, name) for name in names}
-    config: Any = importlib.import_module("mlx_vlm.models.deepseekocr.config").SAMViTConfig
-    encoder: Any = importlib.import_module("mlx_vlm.models.deepseekocr.sam").SAMEncoder
-    module.SAMViTConfig = partial(config, **sizes)
-    module.SAMEncoder = partial(_encoder, encoder, sam)
+    sizes = {name: getattr(encoder.sam, name) for name in names}
+    module.SAMViTConfig = partial(configs.SAMViTConfig, **sizes)
+    module.SAMEncoder = partial(_encoder, sam.SAMEncoder, encoder.sam)
+    if isinstance(encoder, DeepEncoder2):
+        own = configs.Qwen2EncoderConfig(*astuple(encoder.tower))  # the same fields in the same order
+        vision.Qwen2EncoderConfig = lambda **_: own
 
 
 def _encoder(kind: Any, sam: SamConfig, **sizes: Any) -> Any:
@@ -94,7 +109,8 @@ def _encoder(kind: Any, sam: SamConfig, **sizes: Any) -> Any:
 
 def encoders(family: ModelSpec) -> dict[str, str]:
     """Return the encoders of mlx-vlm's model by the stages that they are."""
-    return {stage.name: stage.module.rpartition(".")[2] for stage in family.of_views}
+    modules = {stage.name: stage.module.rpartition(".")[2] for stage in family.of_views}
+    return {stage: OWN_MODULES.get(module, module) for stage, module in modules.items()}
 
 
 class MlxVlm:
@@ -118,7 +134,7 @@ class MlxVlm:
         architecture = architecture_of(setup.checkpoint)
         self._mark = f"{IMAGE}\n" if architecture.family.name in OWN_NAMES else IMAGE
         self.seams, self._encoders = architecture.family.vision_seams, encoders(architecture.family)
-        resize_sam(sizes_of(architecture).sam)
+        resize(architecture)
         with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
             write_mlx(setup.checkpoint, Path(folder))
             self._model, self._processor = utils.load(folder, trust_remote_code=False)
@@ -183,6 +199,8 @@ class MlxVlm:
             views = [self._torch(value) for value in seen[name]]
             if len(inputs[GRID]) > 1:
                 views = [torch.cat(views)]  # several pages, none of which is cut
+            elif len(views) > 1:
+                views = [torch.cat(views[:-1]), views[-1]]  # a crop, or all, at each call
             for place, value in zip(VIEWS[-len(views) :], views, strict=True):
                 seams[f"{stage}.{place}"] = value
         return {

@@ -11,6 +11,8 @@ from typing import Any
 
 PRE_TOKENIZER = "llama-bpe"
 """Pre-tokenizer that keeps a word of the vocabulary whole, as the tokenizer of ``mini`` does."""
+BLOCKS = 32
+"""Blocks of each tower that the converter can name at least. It takes a last tower's number, and SAM may have more."""
 
 
 def convert(converter: Path, model: Path, folder: Path) -> None:
@@ -18,6 +20,7 @@ def convert(converter: Path, model: Path, folder: Path) -> None:
     sys.path.insert(0, str(converter.parent))
     module = importlib.import_module(converter.stem)
     know_tokenizer(module)
+    name_blocks(importlib.import_module("gguf"))
     for arguments in (["--outfile", f"{folder}/model.gguf"], ["--outfile", f"{folder}/mmproj.gguf", "--mmproj"]):
         sys.argv = [str(converter), str(model), "--outtype", "f32", *arguments]
         module.main()
@@ -37,6 +40,12 @@ def know_tokenizer(module: Any) -> None:
             return PRE_TOKENIZER
 
     base.TextModel.get_vocab_base_pre = nearest
+
+
+def name_blocks(gguf: Any) -> None:
+    """Make the converter know the names of :data:`BLOCKS` blocks, also of a model that says that it has fewer."""
+    known = gguf.get_tensor_name_map
+    gguf.get_tensor_name_map = lambda kind, blocks: known(kind, max(blocks, BLOCKS))
 
 
 if __name__ == "__main__":

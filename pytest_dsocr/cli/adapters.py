@@ -27,7 +27,7 @@ FORMS = ("hf", "mlx", "gguf")
 NEXT = {
     "hf": "load it as a checkpoint of transformers, or name it to this project: dsocr compare --checkpoint={folder}",
     "mlx": "dsocr compare --subject=pytest_dsocr.adapters.mlx_vlm:MlxVlm writes its own; a program "
-    " of your own loads this with mlx_vlm.load, after pytest_dsocr.adapters.mlx_vlm.resize_sam",
+    " of your own loads this with mlx_vlm.load, after pytest_dsocr.adapters.mlx_vlm.resize",
     "gguf": "llama-mtmd-cli -m {folder}/model.gguf --mmproj {folder}/mmproj.gguf",
 }
 

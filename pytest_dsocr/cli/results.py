@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_dsocr.base.errors import DsocrError
@@ -11,6 +12,7 @@ from pytest_dsocr.base.reading import Format
 from pytest_dsocr.history import page, record
 from pytest_dsocr.history import scoreboard as board
 from pytest_dsocr.history.bench import night_of_bench
+from pytest_dsocr.history.scoreboard_page import html as board_page
 from pytest_dsocr.report.difference import DiffStatus, difference
 from pytest_dsocr.report.difference_lines import lines, markdown
 from pytest_dsocr.report.document import finished
@@ -88,6 +90,8 @@ def add_scoreboard(command: ArgumentParser) -> None:
     command.add_argument("--add", nargs=3, metavar=("RESULT", "NAME", "VERSION"), help=kept)
     title = "what --add calls it (default: as NAME's other versions in FOLDER, or NAME)"
     command.add_argument("--title", metavar="TITLE", help=title)
+    copied = "with --add: the implementation that a stage was copied from, such as grid=vllm; several are allowed"
+    command.add_argument("--copied", action="append", default=[], metavar="STAGE=NAME", help=copied)
     command.add_argument("--into", type=Path, metavar="FILE", help="also put the tables into this Markdown page")
     command.add_argument("--html", type=Path, metavar="FILE", help="also write the scoreboard to this file, as a page")
 
@@ -98,11 +102,13 @@ def scoreboard(options: Namespace) -> Iterator[str]:
         result, name, version = options.add
         before = board.read(options.folder) if options.folder.is_dir() else []
         title = options.title or next((kept.title for kept in reversed(before) if kept.name == name), name)
-        board.keep(options.folder, board.ScoreboardEntry.of(read_result(Path(result)), name, title, version))
+        made = board.ScoreboardEntry.of(read_result(Path(result)), name, title, version)
+        board.keep(options.folder, replace(made, copied_from=board.copied_from(options.copied)), Path(result))
     kept = board.read(options.folder)
     tables = board.tables(kept)
     if options.html:
-        write_whole(options.html, board.html(kept).encode("utf-8", "replace"), shared=True)
+        shown = board_page(kept, options.folder, options.html)
+        write_whole(options.html, shown.encode("utf-8", "replace"), shared=True)
     if options.into:
         page = board.put_into(MARKDOWN.read_text(options.into), tables)
         write_whole(options.into, page, shared=True)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from pytest_dsocr.describe.block import RIGHT, Activation, Block, Variant
 from pytest_dsocr.describe.description import ENOUGH, Description
+from pytest_dsocr.describe.heads import of_heads
 from pytest_dsocr.describe.pair import SEED, RowPair, share
 
 MOST_ROWS = 32
@@ -96,8 +97,17 @@ def describe_block(block: Block, pair: RowPair) -> Description | None:
         return None
     measured = partial(_share, block, pair, fit)
     first = int(pair.differing[0].nonzero()[0])
-    best = max(_tried(block, measured, first), key=lambda one: one[0], default=None)
-    if best is None or best[0] < ENOUGH:
+    best = max(_tried(block, measured, first), key=lambda one: one[0])
+    if best[0] < ENOUGH:
+        at = fit.to(block.x.device)
+        variants = of_heads(
+            lambda how: block.compute(how, at).float().cpu(),
+            pair.actual[0, fit],
+            block.head_count,
+            is_decoder=block.is_decoder,
+        )
+        best = max(((measured(how), how) for how in variants), key=lambda one: one[0], default=best)
+    if best[0] < ENOUGH:
         return None
     return Description(best[1].kind, best[1].text, _share(block, pair, test, best[1]), len(test))
 
@@ -167,7 +177,8 @@ def _alternatives(block: Block, first: int) -> Iterator[Variant]:
     ):
         yield Variant("heads", text, order=order)
     for head in range(block.head_count):
-        yield Variant("heads", f"head {head} of {block.head_count} has no output", left_out=head)
+        factors = torch.ones(block.head_count).index_fill(0, torch.tensor([head]), 0.0)
+        yield Variant("heads", f"head {head} of {block.head_count} has no output", head_factors=factors)
     for place, name in enumerate(("queries", "keys", "values")):
         for shift in (1, -1):
             heads = tuple(shift * (k == place) for k in range(3))

@@ -45,6 +45,12 @@ class Variant:
     hidden: int = 0
     """Number of keys at the start that no query sees."""
     score_factor: float = 1.0
+    score_factors: Tensor | None = None
+    """Factors of each head's scores ``[N]``."""
+    slopes: Tensor | None = None
+    """Number for each head that is added to its scores for each token between query and key, ``[N]``."""
+    head_factors: Tensor | None = None
+    """Factors of each head's output ``[N]``."""
     bias_factor: float = 1.0
     bias: str = ""
     """Change of relative positions: ``exchanged`` rows and columns, or ``reversed`` direction."""
@@ -54,8 +60,6 @@ class Variant:
     """Whether the channels of a head stay together when heads are joined."""
     split: tuple[str, ...] = ()
     """Order of the axes by which the channels of queries, keys and values are split, if it is another."""
-    left_out: int | None = None
-    """Head without output."""
     order: tuple[int, int, int] = (0, 1, 2)
     """Tensors that are taken as queries, keys and values: 0 for queries, 1 for keys, 2 for values."""
     tiled: bool = False
@@ -132,13 +136,18 @@ class Block:
         times = len(q) // len(k)
         k, v = (one.repeat(times, 1, 1) if how.tiled else one.repeat_interleave(times, 0) for one in (k, v))
         scores = (q @ k.mT) * (how.score_factor / math.sqrt(q.shape[-1]))
+        if how.score_factors is not None:
+            scores = scores * how.score_factors[:, None, None].to(scores)
+        if how.slopes is not None:
+            apart = rows[:, None] - torch.arange(len(self.x), device=rows.device)
+            scores = scores + how.slopes[:, None, None].to(scores) * apart
         if bias is not None:
             scores = scores + bias
         if self.is_decoder:
             scores = scores.masked_fill(~self._visible(rows, how), torch.finfo(scores.dtype).min)
         out = scores.softmax(-1, dtype=torch.float32).to(v.dtype) @ v
-        if how.left_out is not None:
-            out[how.left_out] = 0
+        if how.head_factors is not None:
+            out = out * how.head_factors[:, None, None].to(out)
         joined = out.permute(1, 0, 2) if how.merged else out.permute(1, 2, 0)
         return self._finish(self.x[rows], joined.flatten(1), how)
 

@@ -36,6 +36,13 @@ class Description:
         """Whether it explains at least :data:`ENOUGH` of the difference."""
         return self.share >= ENOUGH
 
+    @property
+    def says_how(self) -> bool:
+        """Whether it says how values differ, and not only where."""
+        return self.explains and self.kind not in PLACES
 
+
+PLACES = ("confined", "steps")
+"""Kinds of descriptions that say only where values differ."""
 ENOUGH = 0.9
 """Share of a difference from which on a relation describes it."""

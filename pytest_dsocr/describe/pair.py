@@ -5,6 +5,7 @@ Shapes: B views, N rows of a view, C channels.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -129,8 +130,16 @@ def ranges(numbers: Sequence[int], most: int = 4) -> str:
         return "none"
     shown = [str(one[0]) if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in runs[:most]]
     if len(runs) > most:
+        strides = {other - one for one, other in itertools.pairwise(numbers)}
+        if len(strides) == 1:
+            return f"{numbers[0]}, {numbers[1]} and so on, every {strides.pop()}th"
         return f"{', '.join(shown)} and so on"
-    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+    return joined(shown)
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Join words by commas, the last one by *and*."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def named(noun: str, numbers: Sequence[int]) -> str:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 TINY = 1e-12
+Form = Callable[[Tensor], Tensor]
 
 
 def _of_ints(weight: Tensor, bits: int, group: int | None = None, *, is_whole: bool = False) -> Tensor:
@@ -29,7 +30,7 @@ def _of_floats(weight: Tensor, dtype: torch.dtype, *, is_scaled: bool = False) -
     return (wide / scale).to(dtype).float() * scale
 
 
-FORMS: Mapping[str, Callable[[Tensor], Tensor]] = {
+FORMS: Mapping[str, Form] = {
     "bfloat16": partial(_of_floats, dtype=torch.bfloat16),
     "float16": partial(_of_floats, dtype=torch.float16),
     "int8 with one scale for the tensor": partial(_of_ints, bits=8, is_whole=True),

@@ -6,12 +6,14 @@ Shapes: B views, N rows of a view, C channels, R rows of all views.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.pair import RowPair, halves, named, share
+from pytest_dsocr.describe.rounding import FORMS, Form
 
 LEAST_ROWS = 16
 """Number of rows from which on one half of them says something about the other."""
@@ -20,9 +22,10 @@ MOST_ROWS = 512
 """Number of rows that directions are found from."""
 ROUND = 0.995
 """Share of the values on a grid from which on all are taken to be on it."""
-ON_GRID = 1e-3
-"""Distance from a whole number of steps that counts as none."""
-FORMATS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+ON_GRID = 1e-6
+"""Distance from a rounded value that counts as none, relative to the value."""
+NOTHING = 1e-3
+"""Factor of an update that counts as none."""
 
 
 def zero(pair: RowPair) -> Iterator[Description | None]:
@@ -74,10 +77,10 @@ def of_update(pair: RowPair) -> Iterator[Description | None]:
     if not fit.any():
         return
     factor = _factor(own[fit], right[fit])
-    text = "the block returns its input" if abs(factor) < ON_GRID else f"the block adds {factor:.4g} times its update"
+    text = "the block returns its input" if abs(factor) < NOTHING else f"the block adds {factor:.4g} times its update"
     yield _of(pair, "update", text, pair.given + factor * right, test)
     without = _factor(pair.actual[fit], right[fit])
-    if abs(without - 1) < ON_GRID:
+    if abs(without - 1) < NOTHING:
         yield _of(pair, "update", "the block's input is not added to its update", right, test)
 
 
@@ -116,24 +119,22 @@ def of_rows(pair: RowPair) -> Iterator[Description | None]:
 
 
 def rounded(pair: RowPair) -> Iterator[Description | None]:
-    """Yield formats with fewer bits that the subject's values are rounded to, and the expected ones are not."""
-    for name, dtype in FORMATS.items():
-        if _on(pair.actual, dtype) >= ROUND > _on(pair.expected, dtype):
-            yield _of(pair, "rounded", f"the values are rounded to {name}", pair.expected.to(dtype).float())
-    for words, axes in ISSUED.items():
-        step = pair.actual.abs().amax(dim=axes, keepdim=True) / 127
-        steps = pair.actual / step.clamp_min(1e-30)
-        if float(((steps - steps.round()).abs() < ON_GRID).float().mean()) >= ROUND:
-            own = pair.expected.abs().amax(dim=axes, keepdim=True) / 127
-            predicted = (pair.expected / own.clamp_min(1e-30)).round() * own
-            yield _of(pair, "rounded", f"the values are rounded to int8, with {words}", predicted)
+    """Yield forms with fewer bits that the subject's values are rounded to, and the expected ones are not."""
+    for words, form in FORMS.items():
+        of_channels = [("row", "channel")] * words.endswith("row")
+        for old, new in (("row", "row"), *of_channels):
+            made = form if old == new else partial(_turned, form)
+            if _on(pair.actual, made) >= ROUND > _on(pair.expected, made):
+                text = f"the values are rounded to {words.replace(old, new)}"
+                yield _of(pair, "rounded", text, made(pair.expected))
 
 
-ISSUED = {"one scale": (0, 1, 2), "a scale of each row": (2,), "a scale of each channel": (0, 1)}
+def _turned(form: Form, values: Tensor) -> Tensor:
+    return form(values.flatten(0, 1).T).T.view_as(values)
 
 
-def _on(values: Tensor, dtype: torch.dtype) -> float:
-    return float((values.to(dtype).float() == values).float().mean())
+def _on(values: Tensor, form: Form) -> float:
+    return float(((form(values) - values).abs() <= ON_GRID * values.abs()).float().mean())
 
 
 def low_rank(pair: RowPair) -> Iterator[Description | None]:

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from pytest_dsocr.describe import order, place, scale
 from pytest_dsocr.describe.description import ENOUGH, Description
-from pytest_dsocr.describe.pair import RowPair, named, simplest
+from pytest_dsocr.describe.pair import RowPair, named, share, simplest
 
 LEAST_ROWS = 4
 """Number of rows from which on their own values may be described, if others are right."""
+
+EQUAL = 0.01
+"""Distance of equal rows, relative to the row."""
 
 
 def describe_tensor(pair: RowPair) -> Description | None:
@@ -29,6 +33,34 @@ def describe_tensor(pair: RowPair) -> Description | None:
     if pair.actual.equal(pair.expected):
         return None
     return simplest(_relations(pair)) or Description("anatomy", place.anatomy(pair), 0.0, int(pair.differing.sum()))
+
+
+def of_earlier(pair: RowPair, earlier: Tensor, page: str) -> Description | None:
+    """Describe rows that are those of a page which was read before; None if no row is.
+
+    Rows are found by every second channel, and verified by the others.
+
+    Args:
+        pair: both sides' tensors.
+        earlier: right tensor of the other page ``[B, N, C]``; it may have other numbers of views and rows.
+        page: its name.
+    """
+    expected = pair.expected.clone()
+    views, rows = (min(one, other) for one, other in zip(expected.shape[:2], earlier.shape[:2], strict=True))
+    if earlier.shape[2] != expected.shape[2]:
+        return None
+    expected[:views, :rows] = earlier[:views, :rows]
+    even, odd = slice(None, None, 2), slice(1, None, 2)
+    apart, size = ((pair.actual - one)[..., even].norm(dim=-1) for one in (expected, torch.zeros_like(expected)))
+    same = pair.differing & (apart <= EQUAL * size)
+    if not same.any():
+        return None
+    predicted = expected.where(same[..., None], pair.expected)
+    seen = replace(pair, actual=pair.actual[..., odd], expected=pair.expected[..., odd])
+    found = same.any(0).nonzero().flatten().tolist()
+    which = f"every {pair.noun} is that" if same.all() else f"{named(pair.noun, found)} are those"
+    text = f"{which} of {page}, which was read before"
+    return Description("earlier-page", text, share(seen, predicted[..., odd]), int(same.sum()))
 
 
 def _relations(pair: RowPair) -> Iterator[Description | None]:

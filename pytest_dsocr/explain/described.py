@@ -5,7 +5,7 @@ The engine's tensor counts as the expected one only if it agrees with the refere
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -25,12 +25,13 @@ from pytest_dsocr.describe.error_map import error_map
 from pytest_dsocr.describe.experts import Mixed, describe_experts
 from pytest_dsocr.describe.head import of_hidden
 from pytest_dsocr.describe.layout import pair_of
-from pytest_dsocr.describe.pair import RowPair, share, simplest
+from pytest_dsocr.describe.pair import EXACT, RowPair, share, simplest
 from pytest_dsocr.describe.pixels import describe_pixels
 from pytest_dsocr.describe.resizing import Source
 from pytest_dsocr.describe.rounding import FORMS
-from pytest_dsocr.describe.tensors import describe_tensor
+from pytest_dsocr.describe.tensors import describe_tensor, of_earlier
 from pytest_dsocr.describe.windows import describe_windows, has_windows, one_window
+from pytest_dsocr.explain.inside import of_inside, of_other_block
 from pytest_dsocr.explain.mistake import Changes, blocks_of, home_of, model_of
 from pytest_dsocr.explain.parts import ComputedPart
 from pytest_dsocr.explain.recompute import Clean, Segment
@@ -39,13 +40,16 @@ from pytest_dsocr.layers.decoder import DecoderLayer
 from pytest_dsocr.layers.experts import MixtureOfExperts
 from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.inside import Inside
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import Seam, pixels_sha256
 
 POSITIONS = "pos"
 """Part of the names of parameters that are added as positions."""
-CONFINED = "confined"
-"""Kind of a description that says only where the difference is."""
+OF_MANY_NUMBERS = ("vector", "scaled-channels", "scaled-rows", "offset-rows", "low-rank")
+"""Kinds of descriptions that say less than the steps inside do."""
+OF_EXPERTS = "experts"
+"""Kind of a description of the experts as a whole."""
 NEARER = 10
 """Factor by which one tensor must be nearer than another to count as right."""
 
@@ -58,9 +62,19 @@ class Seen(NamedTuple):
     given: tuple[Tensor, ...] = ()
     alone: bool = False
     """Whether wrong inputs have another cause, and are not described."""
+    inside: Inside = Inside()
+    """Calls of the modules inside of a block."""
+    front: Inside = Inside()
+    """Calls of the modules before a stage's first block."""
 
 
-def describe_seen(clean: Clean, seen: Seen, expected: Seam | str, case: Case | None = None) -> list[Description]:
+Earlier = Mapping[str, Callable[[], Clean]]
+"""Right tensors of pages that were read before, by their cases."""
+
+
+def describe_seen(
+    clean: Clean, seen: Seen, expected: Seam | str, case: Case | None = None, earlier: Earlier | None = None
+) -> list[Description]:
     """Describe how the subject's tensor differs from the expected one; return nothing if that is not known.
 
     If the engine's block reproduces the tensor from the subject's own input, the input is described, because the block
@@ -71,17 +85,40 @@ def describe_seen(clean: Clean, seen: Seen, expected: Seam | str, case: Case | N
         seen: the subject's tensor.
         expected: summary of the reference's tensor, or the digest of its pixels.
         case: the page, from which pixels are made again.
+        earlier: pages to look for in what nothing else describes.
     """
     if isinstance(expected, str):
         right = getattr(clean.inputs, seen.what).cpu()
         page = load_images(case.page) if case else None
         source = Source(page, case.preset, seen.what == PIXELS[1]) if case and isinstance(page, Image.Image) else None
-        found = describe_pixels(seen.gave, right, clean.grid, source) if pixels_sha256(right) == expected else None
-        return [replace(found, places=_places(clean, seen, right))] if found else []
+        own = describe_pixels(seen.gave, right, clean.grid, source) if pixels_sha256(right) == expected else None
+        return [replace(own, places=_places(clean, seen, right))] if own else []
     with torch.no_grad():
         right, given = right_of(clean, TensorName.parse(seen.what))
         places = _places(clean, seen, right)
-        return [replace(one, places=places) for one in _of_seam(clean, seen, expected, right, given)]
+        found = [*_of_seam(clean, seen, expected, right, given)]
+        if not any(one.says_how for one in found):
+            found = [*_of_earlier(clean, seen, right, given, earlier or {})] or found
+        return [replace(one, places=places) for one in found]
+
+
+def _of_earlier(
+    clean: Clean, seen: Seen, right: Tensor, right_given: Sequence[Tensor], earlier: Earlier
+) -> Iterator[Description]:
+    """Yield that the subject's tensor, or an input of it, has rows of a page that was read before."""
+    name = TensorName.parse(seen.what)
+    for page, other in earlier.items():
+        there, given_there = right_of.__wrapped__(other(), name)
+        trials = [("", seen.gave, right, there)]
+        for own, expected, one in zip(seen.given, right_given, given_there, strict=False):
+            trials.insert(0, ("its input is wrong: ", own, expected, one))
+        for words, own, expected, one in trials:
+            if own.shape != expected.shape:
+                continue
+            found = of_earlier(_pair(clean, name, own, expected), _pair(clean, name, one, one).actual, page)
+            if found is not None and found.explains:
+                yield replace(found, text=words + found.text)
+                return
 
 
 def _places(clean: Clean, seen: Seen, right: Tensor) -> tuple[ErrorPanel, ...]:
@@ -108,28 +145,55 @@ def _of_seam(
     least = 0.0 if is_right else total / NEARER
     errors = [error_of(given, one) for given, one in zip(seen.given, right_given, strict=False)]
     if not is_right:
-        given = seen.given[0] if len(seen.given) == 1 else None
-        found = [*_described(clean, name, seen.gave, right if own is None else own, given)]
-        inner = None
-        known = next((one for one in found if one.explains), None)
-        if own is not None and (known is None or known.kind == CONFINED):
-            inner = _of_part(clean, name, seen.gave, own, given) if given is not None else None
-            inner = inner if inner and inner.explains else _of_weights(clean, name, seen, own) or inner
-            if inner and known:
-                inner = replace(inner, text=f"{known.text}; there {inner.text}") if inner.explains else known
-        yield from [inner] if inner else found
+        yield from _of_output(clean, name, seen, right, own)
     if seen.alone:
         return
     whose = "the block" if name.block is not None else "the stage"
     words = f"{whose} itself is right, and its input is wrong: " if is_right else f"the input of {whose} is wrong: "
     for given, one, error in zip(seen.given, right_given, errors, strict=False):
         if own is not None and error > least:
-            yield from (replace(of, text=words + of.text) for of in _of_input(clean, name, given, one))
+            yield from (replace(of, text=words + of.text) for of in _of_input(clean, name, given, one, seen.front))
 
 
-def _of_input(clean: Clean, name: TensorName, given: Tensor, right: Tensor) -> Iterator[Description]:
+def _of_output(clean: Clean, name: TensorName, seen: Seen, right: Tensor, own: Tensor | None) -> list[Description]:
+    """Describe an output by the steps inside, by another computation of the whole, or by its values alone."""
+    given = seen.given[0] if len(seen.given) == 1 else None
+    found = [*_described(clean, name, seen.gave, right if own is None else own, given)]
+    known = next((one for one in found if one.explains), None)
+    steps = of_inside(clean, name, seen.inside, stage=seen.given)
+    if known and known.says_how and known.kind not in OF_MANY_NUMBERS:
+        return found
+    if steps and steps.share >= EXACT:
+        if name.stage == PREFILL and own is not None and given is not None:
+            part = _of_part(clean, name, seen.gave, own, given)
+            steps = part if part and part.kind == OF_EXPERTS and part.share >= EXACT else steps
+        return [steps]
+    if known and known.says_how:
+        return [replace(known, text=f"{known.text}; {steps.text}")] if steps else found
+    inner = None if own is None else _of_whole(clean, name, seen, own, given)
+    if inner and inner.explains:
+        return [replace(inner, text=f"{known.text}; there {inner.text}") if known else inner]
+    left = known or steps or inner
+    return [left] if left else found
+
+
+def _of_whole(clean: Clean, name: TensorName, seen: Seen, own: Tensor, given: Tensor | None) -> Description | None:
+    """Describe an output by another computation of the block or stage from its input."""
+    part = _of_part(clean, name, seen.gave, own, given) if given is not None else None
+    if part and part.explains:
+        return part
+    weights = _of_weights(clean, name, seen, own)
+    if weights is None and given is not None and name.block is not None:
+        return of_other_block(clean, name, seen.gave, given) or part
+    return weights or part
+
+
+def _of_input(clean: Clean, name: TensorName, given: Tensor, right: Tensor, front: Inside) -> Iterator[Description]:
     """Describe a wrong input; of a first block, also what is added to it as positions."""
     found = [*_described(clean, name, given, right, None)]
+    if not any(one.explains for one in found) and (steps := of_inside(clean, name, front, is_front=True)):
+        yield steps
+        return
     if name.block == 0 and name.view and not any(one.explains for one in found):
         positions = right - _without_positions(clean, name)
         added = given.to(right.device) - (right - positions)
@@ -251,18 +315,22 @@ computed = lru_cache(1)(compute)
 def _described(
     clean: Clean, name: TensorName, actual: Tensor, right: Tensor, given: Tensor | None
 ) -> Iterator[Description]:
+    found = describe_tensor(_pair(clean, name, actual, right, given))
+    if found is not None and not found.explains and name.stage == PREFILL and name.block is None:
+        model = model_of(clean.engine)
+        found = of_hidden(actual, right, model.lm_head.weight.data, model.model.norm.weight.data) or found
+    if found is not None:
+        yield found
+
+
+def _pair(clean: Clean, name: TensorName, actual: Tensor, right: Tensor, given: Tensor | None = None) -> RowPair:
     is_prompt = name.stage == PREFILL and name.block is not None
     how: dict[str, Any] = {"channels_last": name.block is not None, "given": given}
     if is_prompt:
         how["image"] = clean.inputs.images_seq_mask[0].cpu()
     elif name.stage == FUSION:
         how["tokens"] = clean.image_tokens
-    found = describe_tensor(pair_of(actual, right, **how))
-    if found is not None and not found.explains and name.stage == PREFILL and name.block is None:
-        model = model_of(clean.engine)
-        found = of_hidden(actual, right, model.lm_head.weight.data, model.model.norm.weight.data) or found
-    if found is not None:
-        yield found
+    return pair_of(actual, right, **how)
 
 
 def error_of(actual: Tensor, right: Tensor) -> float:

@@ -15,6 +15,8 @@ from torch import Tensor
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract import COMPARED, GRID
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
+from pytest_dsocr.describe.cache import NOISE, describe_cache, rows_of
+from pytest_dsocr.describe.layout import IN_FEWER_BITS
 from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import weights_bytes
@@ -225,14 +227,17 @@ class ExplainingRuntime(EngineRuntime):
         seen: Mapping[str, Any],
         expected: Mapping[str, Any] | str,
         out: str | None = None,
+        earlier: Sequence[Mapping[str, Any]] = (),
     ) -> list[dict[str, Any]]:
         """Describe the subject's tensor; see :func:`~pytest_dsocr.explain.described.describe_seen`.
 
-        If ``out`` names the folder of the run's result, also write a script that shows the difference.
+        If ``out`` names the folder of the run's result, also write a script that shows the difference. ``earlier`` are
+        pages that were read before.
         """
         summary = expected if isinstance(expected, str) else Seam(**expected)
         clean, given = self._clean(case), Seen(**seen)
-        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(clean, given, summary, case))
+        before = {one.id: partial(self._made, one) for one in map(unpack_case, earlier)}
+        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(clean, given, summary, case, before))
         if out is not None:
             write_seen(Path(out), clean, case, given, summary)
         return found
@@ -242,6 +247,18 @@ class ExplainingRuntime(EngineRuntime):
         read = msgspec.convert(page, PageRead)
         found: list[dict[str, Any]] = msgspec.to_builtins(describe_choices(self.subject.engine, read, is_sure=is_sure))
         return found
+
+    def describe_cache(self, case: Case, tokens: Sequence[int], kept: Sequence[tuple[Tensor, Tensor]]) -> list[Any]:
+        """Describe a cache after the prompt and these tokens; see :mod:`pytest_dsocr.describe.cache`."""
+        clean, engine = self._clean(case), self.subject.engine
+        with torch.no_grad():
+            state = engine.pipeline.prefill_with(clean.inputs, clean.in_prompt)
+            for token in tokens:
+                engine.pipeline.decode_step(state, [token])
+        cache, noise = state.cache, NOISE if engine.model.dtype is torch.float32 else IN_FEWER_BITS
+        right = [(rows_of(cache.keys(k)), rows_of(cache.values(k))) for k in range(cache.layers)]
+        found = describe_cache(kept, right, clean.inputs.input_ids.shape[1], noise)
+        return [msgspec.to_builtins(found)] if found else []
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a packed :class:`~pytest_dsocr.explain.question.Question`."""
@@ -260,9 +277,12 @@ class ExplainingRuntime(EngineRuntime):
     def _clean(self, case: Case) -> Clean:
         if case not in self._kept:
             self._kept.clear()
-            engine = self.subject.engine
-            self._kept[case] = Clean(engine, engine.prepare(case.page, prompt=case.prompt, preset=case.preset))
+            self._kept[case] = self._made(case)
         return self._kept[case]
+
+    def _made(self, case: Case) -> Clean:
+        engine = self.subject.engine
+        return Clean(engine, engine.prepare(case.page, prompt=case.prompt, preset=case.preset))
 
 
 def check_memory(checkpoint: str, device: str, dtype: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from torch import Tensor
 
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.divergence import of_whole_page
@@ -18,6 +19,7 @@ from pytest_dsocr.explain.deadline import longest
 from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, Trail, question_of
 from pytest_dsocr.explain.search import NextWrong, SearchResult
+from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import START_LIMIT_S, Level, Setup
 from pytest_dsocr.records.names import ComparisonName
 from pytest_dsocr.records.reference_result import Seam
@@ -144,13 +146,17 @@ class Explainer:
         except ReferenceFaultError as error:
             return Explanation(f"nothing was tried: {str(error).splitlines()[0]}")
 
-    def describe(self, report: CaseReport, seen: Seen) -> tuple[Description, ...]:
-        """Describe the subject's tensor of a case; nothing if the process fails, or has no expected tensor."""
+    def describe(self, report: CaseReport, seen: Seen, earlier: Sequence[Case] = ()) -> tuple[Description, ...]:
+        """Describe the subject's tensor of a case; nothing if the process fails, or has no expected tensor.
+
+        ``earlier`` are pages that were read before.
+        """
         expected = report.exchange.expected
         summary = getattr(expected.inputs, seen.what) if seen.what in PIXELS else expected.seams[seen.what]
         if isinstance(summary, Seam):
             summary = vars(replace(summary, values=None, not_finite=None))
         params = {"case": pack_case(report.case), "seen": seen._asdict(), "expected": summary, "out": self._out}
+        params["earlier"] = [pack_case(one) for one in earlier]
         return self._described(report, seen.what, "describe", params)
 
     def describe_choices(self, report: CaseReport, what: str) -> tuple[Description, ...]:
@@ -158,6 +164,13 @@ class Explainer:
         is_sure = report.exchange.answer.level >= Level.STAGES
         params = {"page": msgspec.to_builtins(PageRead.of(report)), "is_sure": is_sure}
         return self._described(report, what, "describe_choices", params)
+
+    def describe_cache(
+        self, report: CaseReport, tokens: Sequence[int], kept: Sequence[tuple[Tensor, Tensor]]
+    ) -> Description | None:
+        """Describe the subject's cache after a case's prompt and these tokens; None if that is not possible."""
+        params = {"case": pack_case(report.case), "tokens": [*tokens], "kept": [*kept]}
+        return next(iter(self._described(report, "logits", "describe_cache", params)), None)
 
     def _described(
         self, report: CaseReport, what: str, request: str, params: Mapping[str, Any]

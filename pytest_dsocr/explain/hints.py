@@ -74,8 +74,8 @@ def hint(
     checked = OR.join(dict.fromkeys((*found, *(one.words for one in left))))
     is_tried = f"not tried{CUT_SHORT * explanation.is_cut_short}" if explanation and left else ""
     seen = "; ".join(filter(None, (_clue(scene), is_tried)))
-    checked = checked or f"what makes {scene.first.what}"
-    return f"{divergence.preface}{seen}: {checked}" if seen else f"{divergence.preface}{checked}"
+    parts = (seen, checked) if checked else (f"what makes {scene.first.what}", seen)
+    return f"{divergence.preface}{': '.join(filter(None, parts))}"
 
 
 def agreed(hints: Sequence[str]) -> str:

@@ -76,7 +76,6 @@ def write(folder: Path, what: str, where: str, data: Data, rule: str = "values")
     place = folder / FOLDER / stage_of_reproducer(what)
     if place.exists():
         return
-    data = {**data, "limit": _limit_of(data)}
     content = _packed(data)
     if content is None:
         rule, content = "values", _packed({name: data[name] for name in KEPT if name in data})
@@ -93,14 +92,6 @@ def write(folder: Path, what: str, where: str, data: Data, rule: str = "values")
 
 
 KEPT = ("expected", "actual", "limit", "rows", "shape")
-
-
-def _limit_of(data: Data) -> float:
-    """Return a limit that the subject's own values exceed: a run's can be lower than :data:`LIMIT`."""
-    if data["limit"] == 0:
-        return 0
-    error = error_of(*(torch.as_tensor(np.asarray(data[name])) for name in ("actual", "expected")))
-    return min(float(data["limit"]), error / 2)
 
 
 def _gives_the_same(rule: str, data: Data) -> bool:
@@ -205,6 +196,11 @@ def _host(tensor: Tensor) -> Tensor:
     return tensor.detach().float().cpu()
 
 
+def _limit(actual: Tensor, right: Tensor) -> float:
+    """Return the allowed error: the usual one, or less where the subject's own is as small."""
+    return max(SAME, min(LIMIT, error_of(actual, right) / NEARER))
+
+
 def _sampled(actual: Tensor, right: Tensor, given: Tensor | None = None) -> Data:
     """Return the rows with the largest errors, as many as a sample may have."""
     actual, right = _host(actual), _host(right)
@@ -215,7 +211,8 @@ def _sampled(actual: Tensor, right: Tensor, given: Tensor | None = None) -> Data
     most = max(1, SAMPLE_BYTES // (4 * shape[-1]))
     errors = (flat - wide).norm(dim=1).nan_to_num(torch.inf)
     rows = errors.topk(min(most, len(errors))).indices.sort().values
-    data: Data = {"expected": wide[rows].numpy(), "actual": flat[rows].numpy(), "limit": LIMIT}
+    data: Data = {"expected": wide[rows].numpy(), "actual": flat[rows].numpy()}
+    data |= {"limit": _limit(flat[rows], wide[rows])}
     data |= {"rows": rows.numpy(), "shape": np.array(shape)}
     return data if given is None else {**data, "input": _host(given).numpy()}
 
@@ -229,7 +226,8 @@ def _of_fusion(clean: Clean, seen: Seen, own: Tensor) -> tuple[Data, str]:
     data: Data = {name: _host(one)[of].numpy() for name, one in vectors.items() if one is not None}
     data |= {"grid": np.array(clean.grid), "page": page[0], **({"crops": crops[0]} if crops else {})}
     sides = {"expected": own, "actual": seen.gave}
-    return {**data, **{name: _host(one)[..., of].numpy() for name, one in sides.items()}, "limit": LIMIT}, "fusion"
+    data |= {name: _host(one)[..., of].numpy() for name, one in sides.items()}
+    return {**data, "limit": _limit(seen.gave, own)}, "fusion"
 
 
 def _of_block(clean: Clean, block: Any, gave: Tensor, right: Tensor, given: Tensor) -> tuple[Data, str]:

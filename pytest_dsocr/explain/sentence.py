@@ -9,6 +9,7 @@ from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.readings import REPEATED, STATE
 from pytest_dsocr.compare.seams import known_effects
+from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.mistake import ALL
 from pytest_dsocr.explain.proof import MOST_ODDS, Evidence, odds_of_places, odds_of_tensor
 from pytest_dsocr.explain.question import BY_TEXT, Question
@@ -27,6 +28,7 @@ PARTS = {
 REFUTED = "not by"
 """Start of an explanation that says: the mistakes that explain the earlier pages do not explain this one."""
 NOT_SEARCHED = "not searched"
+IN_PART = "in part: "
 MOST_WORDS = 3
 """Largest number of equally good mistakes that are named."""
 
@@ -53,7 +55,7 @@ def of_search(question: Question, answer: SearchResult) -> Explanation | None:
     without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
     reached = f"the subject's {what} ({apart}{without})"
     if not answer.explained:
-        return _of_search(answer, f"in part: {named}, the engine comes nearer to {reached}", what)
+        return _of_search(answer, f"{IN_PART}{named}, the engine comes nearer to {reached}", what)
     text = f"{named}, the engine reproduces {reached}{_behind(answer)}{untried}"
     return _of_search(answer, text, what, evidence)
 
@@ -64,6 +66,16 @@ def _of_search(
     refuted, is_cut_short = frozenset(answer.refuted), bool(answer.untried)
     is_whole, is_proven = evidence is not None, evidence is not None and evidence.is_proof
     return Explanation(text, what, answer.found, answer.words, refuted, is_cut_short, is_whole, is_proven, pages)
+
+
+def beside(explanation: Explanation | None, relations: Iterable[Description]) -> Explanation | None:
+    """Return the explanation without mistakes that only come nearer, if a relation says how the values differ."""
+    is_part = explanation is not None and explanation.text.startswith(IN_PART)
+    if explanation is None or not is_part or not any(one.says_how for one in relations):
+        return explanation
+    refuted = explanation.refuted.union(explanation.mistakes)
+    text = _by_none(len(refuted), explanation.what)
+    return replace(explanation, text=text, mistakes=(), words=(), refuted=refuted)
 
 
 def of_further(question: Question, found: Iterable[NextWrong], first: Explanation | None) -> Iterator[Explanation]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from packaging.version import Version
 
@@ -21,7 +21,6 @@ from pytest_dsocr.models import STAGES as ALL_STAGES
 from pytest_dsocr.report import views
 from pytest_dsocr.report.case_result import number
 from pytest_dsocr.report.file import Ending
-from pytest_dsocr.report.strip import MARKS
 
 STAGES = {
     "ids": "input_ids|images_seq_mask",
@@ -50,6 +49,15 @@ class ScoreboardEntry:
     """Failed tests and all that ran, such as ``3 of 185``."""
     stages: Mapping[str, str]
     """Text of :func:`cell` by stage."""
+    copied_from: Mapping[str, str] = field(default_factory=dict)
+    """Name of the implementation that a stage was copied from, by stage."""
+
+    @property
+    def file(self) -> str:
+        """Name of its file without a suffix."""
+        slug = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{self.name}-{self.version}")[:SLUG_CHARACTERS]
+        own = sha256(json.dumps([self.name, self.version]).encode())[:HASH_CHARACTERS]  # tells "a b" from "a/b"
+        return f"{slug}-{own}"
 
     @classmethod
     def of(cls, result: Mapping[str, Any], name: str, title: str, version: str) -> ScoreboardEntry:
@@ -63,11 +71,6 @@ class ScoreboardEntry:
         return cls(plain(name), plain(title), plain(version), date, level, f"{sum(ended)} of {len(ended)}", stages)
 
 
-LOOKS = {
-    character: (str(verdict), MARKS[verdict][0])
-    for character, verdict in {"=": Verdict.MATCH, "x": Verdict.WRONG, ".": Verdict.NOT_COMPARED}.items()
-}
-"""Verdict and sign of a cell by its first character."""
 SLUG_CHARACTERS = 100
 """Length of a file name before its hash."""
 KEPT = Format(ScoreboardEntry, "run that version again, or delete the file")
@@ -83,11 +86,37 @@ def cell(stage: str, compared: Iterable[Mapping[str, Any]]) -> str:
     return f"{said}, {error:.0e}" if error else said
 
 
-def keep(folder: Path, kept: ScoreboardEntry) -> Path:
-    """Write an entry over that of the same version; raise ``DsocrError`` if it cannot be written."""
-    slug = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{kept.name}-{kept.version}")[:SLUG_CHARACTERS]
-    own = sha256(json.dumps([kept.name, kept.version]).encode())[:HASH_CHARACTERS]  # tells "a b" from "a/b"
-    return write_whole(folder / f"{slug}-{own}.json", json.dumps(asdict(kept), indent=1) + "\n", shared=True)
+def copied_from(given: Iterable[str]) -> dict[str, str]:
+    """Read ``STAGE=NAME``; raise ``DsocrError`` if there is no such stage."""
+    found = dict(one.split("=", 1) for one in given if "=" in one)
+    if wrong := [one for one in given if one.partition("=")[0] not in STAGES or "=" not in one]:
+        raise DsocrError(f"{wrong[0]} is no STAGE=NAME; the stages are {', '.join(STAGES)}")
+    return {stage: plain(name) for stage, name in found.items()}
+
+
+RECEIPTS = "receipts"
+"""Folder of the receipts, each under the name of its entry."""
+RECEIPT_SUFFIXES = (".md", ".json")
+
+
+def keep(folder: Path, kept: ScoreboardEntry, result: Path | None = None) -> Path:
+    """Write an entry, and the receipt next to its result, over those of the same version.
+
+    Args:
+        folder: the scoreboard's folder.
+        kept: the entry.
+        result: folder or ``dsocr.json`` of the run; its receipt is copied if there is one.
+
+    Raises:
+        DsocrError: if a file cannot be written.
+    """
+    place = result.parent if result and result.suffix == ".json" else result
+    for suffix in RECEIPT_SUFFIXES if place else ():
+        if place and (receipt := place / f"receipt{suffix}").is_file():
+            write_whole(folder / RECEIPTS / f"{kept.file}{suffix}", receipt.read_bytes(), shared=True)
+        else:
+            (folder / RECEIPTS / f"{kept.file}{suffix}").unlink(missing_ok=True)  # of an earlier run
+    return write_whole(folder / f"{kept.file}.json", json.dumps(asdict(kept), indent=1) + "\n", shared=True)
 
 
 def read(folder: Path) -> list[ScoreboardEntry]:
@@ -122,42 +151,6 @@ def tables(runs: Sequence[ScoreboardEntry]) -> tuple[str, str]:
 def _table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     cells = (head, ["---"] * len(head), *(map(views.cell, row) for row in rows))
     return "".join(f"| {' | '.join(row)} |\n" for row in cells)
-
-
-TEMPLATE = "scoreboard.html.j2"
-
-
-class StageCell(NamedTuple):
-    """A stage of one release on the page."""
-
-    verdict: str
-    mark: str
-    text: str
-    """Number of wrong comparisons, and the largest error."""
-    is_first: bool
-    """Whether it is the release's first wrong stage."""
-    has_changed: bool
-    """Whether it was right or wrong otherwise in the release before."""
-
-
-def html(runs: Sequence[ScoreboardEntry]) -> str:
-    """Render a page with a row for each release and a column for each stage; every value is escaped."""
-    boards: dict[str, list[tuple[ScoreboardEntry, list[StageCell]]]] = {}
-    for one in runs:
-        rows = boards.setdefault(one.title, [])
-        rows.append((one, _cells(one, rows[-1][0] if rows else None)))
-    environment = views.shared_templates(Path(__file__).parent)
-    return environment.get_template(TEMPLATE).render(boards=boards, runs=runs, stages=[*STAGES])
-
-
-def _cells(one: ScoreboardEntry, before: ScoreboardEntry | None) -> list[StageCell]:
-    said = [one.stages.get(stage, ".") for stage in STAGES]
-    first = next((k for k, text in enumerate(said) if text[0] == "x"), None)
-    then = [before.stages.get(stage, ".") if before else text for stage, text in zip(STAGES, said, strict=True)]
-    return [
-        StageCell(*LOOKS[text[0]], text[1:].lstrip(", "), k == first, text[0] != of_before[0])
-        for k, (text, of_before) in enumerate(zip(said, then, strict=True))
-    ]
 
 
 END = r"(?:\r?\n|\Z)"

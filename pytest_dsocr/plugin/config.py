@@ -19,6 +19,7 @@ import pytest
 from pytest_dsocr.base.errors import DsocrError, is_of_machine
 from pytest_dsocr.base.process import check_system, cores
 from pytest_dsocr.base.words import in_shell
+from pytest_dsocr.engine.places import split_model
 from pytest_dsocr.plugin import option_values as read
 from pytest_dsocr.plugin.options import OPTIONS, OUT, SPREAD, Option, texts_of, value_of
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, NAMED, NOTES, OUT_FOLDER, WATCHED, WITNESS, uncaptured
@@ -122,7 +123,7 @@ def resolve(config: pytest.Config) -> Config:
     is_written = found["baseline_update"] or _updates_snapshots(config)
     found["golden"] = found["golden"] or golden_folder(is_written=is_written)
     if found["model"]:
-        found["checkpoint"] = f"{found['model']}:{found['checkpoint']}"
+        found["checkpoint"] = f"{found['model']}:{split_model(found['checkpoint'])[1]}"
     return Config(**found)
 
 

@@ -23,8 +23,9 @@ def _lines(receipt: Receipt) -> Iterator[str]:
     yield from table(("stage", "comparisons"), made)
     for number, one in enumerate(receipt.causes, 1):
         where = f"{one.what or one.found.tests[0]} in {len(one.found.cases)} of {count(one.found.of, one.found.unit)}"
-        script = f" Reproducer: {one.reproducer}" if one.reproducer else ""
-        yield from ("", f"**ReproducedCause {number}** {cell(where)}: {cell(one.found.said)}.{script and cell(script)}")
+        scripts = [name for name in one.reproducer_sha256 if name.endswith(".py")]
+        script = f" {count(len(scripts), 'reproducer')}: {', '.join(scripts)}" if scripts else ""
+        yield from ("", f"**Cause {number}** {cell(where)}: {cell(one.found.said)}.{script and cell(script)}")
     yield from ("", "To reproduce:", "", f"    {plain(receipt.command)}", "", "To check this receipt:", "")
     yield from ("    dsocr receipt --verify receipt.json", "", f"`sha256 {receipt.sha256}`")
 

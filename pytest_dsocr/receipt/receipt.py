@@ -104,7 +104,7 @@ class ReproducedCause(Struct, frozen=True):
     reproducer: str
     """Script, relative to the folder of the result; empty if there is none."""
     reproducer_sha256: dict[str, str]
-    """Hashes of its files by name."""
+    """Hashes of its files, and of those of the causes after it, by path."""
 
 
 class Receipt(Struct, kw_only=True, frozen=True):
@@ -288,10 +288,12 @@ def _not_possible(result: RunJson) -> Iterator[str]:
 
 def _causes(result: RunJson, folder: Path) -> Iterator[ReproducedCause]:
     for one in result.causes:
-        place = folder / FOLDER / stage_of_reproducer(one.what or "-")
-        files = sorted(place.iterdir()) if place.is_dir() else []
-        script = next((path.relative_to(folder).as_posix() for path in files if path.suffix == ".py"), "")
-        yield ReproducedCause(one.what, one, script, {path.name: sha256(path.read_bytes()) for path in files if script})
+        stages = dict.fromkeys(
+            stage_of_reproducer(what or "-") for what in (one.what, *(of.what for of in one.further))
+        )
+        files = [path for stage in stages for path in sorted((folder / FOLDER / stage).glob("*"))]
+        hashes = {path.relative_to(folder).as_posix(): sha256(path.read_bytes()) for path in files}
+        yield ReproducedCause(one.what, one, next((name for name in hashes if name.endswith(".py")), ""), hashes)
 
 
 def counted(stages: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

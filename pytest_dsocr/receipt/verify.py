@@ -148,7 +148,7 @@ def _stages(receipt: Receipt) -> Iterator[ReceiptFinding]:
     else:
         yield ReceiptFinding(CheckMark.OK, "stages", f"every stage of {offered} has comparisons")
     yield from (ReceiptFinding(CheckMark.NO, "left out", one) for one in receipt.left_out)
-    yield from (ReceiptFinding(CheckMark.NOTE, "not possible", one) for one in receipt.not_possible)
+    yield from (ReceiptFinding(CheckMark.NOTE, "skipped", one) for one in receipt.not_possible)
     if receipt.limits.allowed_to_miss:
         yield ReceiptFinding(CheckMark.NOTE, "allowed", f"to miss: {', '.join(receipt.limits.allowed_to_miss)}")
 
@@ -268,9 +268,8 @@ def _checkpoint(receipt: Receipt) -> ReceiptFinding:
 def _reproducers(receipt: Receipt, folder: Path) -> Iterator[ReceiptFinding]:
     """Compare the reproducers that lie next to the receipt with their hashes."""
     for one in receipt.causes:
-        place = (folder / one.reproducer).parent
         for name, stated in one.reproducer_sha256.items():
-            path = place / name
+            path = folder / name
             if not path.is_file():
                 yield ReceiptFinding(CheckMark.OPEN, "reproducer", f"{path} is not here")
             elif sha256(path.read_bytes()) != stated:

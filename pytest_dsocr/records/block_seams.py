@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from dataclasses import dataclass
 from itertools import count
 from math import inf
 from typing import Any, NamedTuple
@@ -131,11 +131,11 @@ def watch_passes(module: FindModule, places: Places | None = None) -> Iterator[l
     passes = Passes[tuple[Tensor, Tensor]](places)
 
     def keep(stage: str, depth: int, args: Any, out: Tensor) -> None:
-        if args and passes.wants((stage, depth), shape := tuple(out.shape)):  # another process keeps its inputs there
+        if args and passes.wants((stage, depth), shape := tuple(out.shape)):
             given, gave = (exact_tensor(one).detach().clone() for one in (args[0], out))
             passes.keep((stage, depth), Pass(shape, (given, gave)))
 
-    with _hooked(module, keep):
+    with _hooked(module, keep, takes_input=True):
         yield found
     for (stage, depth), place, run in passes.joined():
         if not isinstance(run, str):
@@ -143,17 +143,30 @@ def watch_passes(module: FindModule, places: Places | None = None) -> Iterator[l
             found.append(BlockPass(stage, depth, place.name, given, gave))
 
 
+@dataclass(frozen=True)
+class BlockHook:
+    """Forward hook of a block."""
+
+    stage: str
+    depth: int
+    keep: Callable[[str, int, Any, Tensor], None]
+    takes_input: bool
+    """Whether it needs the block's input, which a subject's own process sends only then."""
+
+    def __call__(self, _module: nn.Module | None, args: Any, out: Any) -> None:
+        """Hand on the arguments and the output."""
+        self.keep(self.stage, self.depth, args, out if isinstance(out, Tensor) else out[0])
+
+
 @contextmanager
-def _hooked(module: FindModule, keep: Callable[[str, int, Any, Tensor], None]) -> Iterator[None]:
+def _hooked(
+    module: FindModule, keep: Callable[[str, int, Any, Tensor], None], *, takes_input: bool = False
+) -> Iterator[None]:
     """Hand ``keep`` the stage, depth, arguments and output of every block while the context is open."""
-
-    def hook(stage: str, depth: int, _module: nn.Module, args: Any, out: Any) -> None:
-        keep(stage, depth, args, out if isinstance(out, Tensor) else out[0])
-
     with ExitStack() as hooks:
         for stage, path in BLOCKS.items():
-            for depth, block in enumerate(_blocks(module, path)):
-                hooks.enter_context(block.register_forward_hook(partial(hook, stage, depth)))
+            for depth, block in enumerate(blocks_at(module, path)):
+                hooks.enter_context(block.register_forward_hook(BlockHook(stage, depth, keep, takes_input)))
         yield
 
 
@@ -167,7 +180,8 @@ def _place(name: TensorName) -> tuple[int, float]:
     return SEAMS.index(whole) if whole in SEAMS else len(SEAMS), inf if name.block is None else name.block
 
 
-def _blocks(module: FindModule, path: str) -> Iterator[nn.Module]:
+def blocks_at(module: FindModule, path: str) -> Iterator[nn.Module]:
+    """Yield the modules of a list of blocks, in order."""
     for depth in count():
         try:
             block = module(f"{path}.{depth}")

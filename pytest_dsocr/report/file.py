@@ -76,8 +76,8 @@ WITNESS = "DSOCR_WITNESS"
 """Environment variable with the pipe to the caller, for the digest of each result; removed when pytest starts."""
 UNFINISHED = "not finished: the run goes on, was refused, or died"
 NOT_WRITTEN = (
-    "is not what pytest wrote: something in its process, such as an atexit handler of the subject, changed it; remove "
-    "that, or run the subject in its own process with --isolate"
+    "is not what pytest wrote: something in its process, such as an atexit handler of the subject, or one that "
+    "the subject started changed it; remove that, or run the subject in its own process with --isolate"
 )
 
 

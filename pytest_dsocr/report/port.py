@@ -19,7 +19,7 @@ from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
 from pytest_dsocr.report.causes import by_first
 from pytest_dsocr.report.document import RunJson
 
-MOST_LINES = 60
+MOST_LINES, MOST_WHY = 60, 9
 INPUTS = "inputs, for its ids, mask, grid and pixels"
 OFFERED: Mapping[str, tuple[str, ...]] = {
     PREPROCESS: (GRID, *PIXELS),
@@ -59,7 +59,7 @@ class PortWork(Struct, frozen=True, kw_only=True):
     found: list[str]
     """Measured differences, the first place first."""
     why: list[str]
-    """Cause, description and check, each with its label."""
+    """Cause, description, check and causes of later stages, each with its label."""
     case: str = ""
     takes: list[str] = []
     gives: list[str] = []
@@ -141,18 +141,21 @@ def _state_of(stage: Stage, case: CaseResult) -> PortState | None:
     if any(one.verdict == Verdict.WRONG for one in made):
         return "wrong"
     if any(not one.passes for one in made):
-        return "missing" if case.fault and "NotImplementedError" in case.fault.why else "raised"
+        if case.fault and "NotImplementedError" not in case.fault.why:
+            return "raised"
+        lacks_reference = any(one.reason == Reason.NOT_IN_REFERENCE for one in made)
+        return "machine" if lacks_reference and not case.fault else "missing"
     needed = OFFERED.get(stage.name, stage.seams)
     absent = any(one.what in needed and one.reason == Reason.NOT_OFFERED for one in made)
-    own, all_steps = case.tokens["subject"], case.tokens["reference"]
-    is_short = stage.name == DECODE and own is not None and own < (all_steps or 0)
+    is_short = stage.name == DECODE and (case.tokens["subject"] or 0) < (case.tokens["reference"] or 0)
     return "missing" if absent or is_short else None
 
 
 def _found(stage: Stage, case: CaseResult, state: PortState) -> Iterator[str]:
     made = [*_of(stage, case)]
     if state == "missing":
-        yield listed([one.what for one in made if one.reason == Reason.NOT_OFFERED]) or "some of its steps"
+        absent = (Reason.NOT_OFFERED, Reason.NOT_GIVEN, Reason.LOST)
+        yield listed([one.what for one in made if one.reason in absent]) or "some of its steps"
         return
     if state == "raised" and case.fault:
         yield case.fault.why.partition("; see the error")[0]
@@ -172,7 +175,8 @@ def _why(case: CaseResult, state: PortState) -> Iterator[str]:
         yield f"measured: {case.described.text}"
     if case.cause and not case.proven and case.cause not in (case.explained or ""):
         yield f"check: {case.cause}"
-    yield from (f"found: {one}" for one in case.findings)
+    yield from (f"also wrong: {one.what}: {one.said}" for one in case.further)
+    yield from (f"found: {one}" for one in case.findings if not case.further)
 
 
 def _work(
@@ -244,7 +248,7 @@ def lines(work: PortWork, log: str, again: str) -> Iterator[str]:
     last = [f"{'log':<16}{log}", f"{'again':<16}{plain(again)}"]  # never broken, as it is to be copied
     parts = chain(
         chain.from_iterable(entry("found" if not k else "", fit(one, 400)) for k, one in enumerate(work.found[:8])),
-        chain.from_iterable(entry(*_labelled(one), 6) for one in work.why[:5]),
+        chain.from_iterable(entry(*_labelled(one), 6) for one in work.why[:MOST_WHY]),
         chain.from_iterable(entry("takes" if not k else "", one, 2) for k, one in enumerate(work.takes)),
         chain.from_iterable(entry("gives" if not k else "", one, 2) for k, one in enumerate(work.gives)),
         entry("method", f"{work.method}; for dump: files of these names", 2) if work.method else (),

@@ -123,10 +123,13 @@ ON_REQUEST = ("perf", "cost")
 """Suites that measure, and run only on request."""
 SHIPPED = PACKAGE / "pages" / "files"
 OURS, NAMED = "--dsocr-", "pages="
-ADDED = re.compile(r"-p(dsocr|pytest_dsocr\.plugin\.hooks|no:randomly)|--pyargs|--dsocr-out=dsocr-out")
+ADDED = re.compile(
+    r"-p(dsocr|pytest_dsocr\.plugin\.hooks|no:randomly|no:cacheprovider|syrupy|xdist)|--pyargs|--dsocr-out=dsocr-out"
+    r"|-c/dev/null|--(rootdir|confcutdir)=.*suites"
+)
+"""Words that ``dsocr compare`` and ``dsocr port`` add themselves."""
 PLACED = re.compile(r"--dsocr-out=.*")
 """Option that names a place on this machine and changes no result."""
-"""Words that ``dsocr compare`` adds itself."""
 KEYWORD = re.compile(r"[\w:+.\[\]\\/-]+")
 """A single word of pytest's ``-k``."""
 FIRST = "parity"

@@ -12,6 +12,7 @@ from pytest_dsocr.base.elapsed import Elapsed
 from pytest_dsocr.base.errors import DsocrError, MachineError
 from pytest_dsocr.base.exact_types import to_builtin
 from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
+from pytest_dsocr.compare.divergence import is_cut
 from pytest_dsocr.compare.tolerances import BUDGETS, Budget, Tolerances, tolerances, usual_limits
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import TENSORS
@@ -140,10 +141,12 @@ def run_case(
         explanation = known or sentence.of_rounding(report) or explainer.explain(report)
         resources.pages[case.id] = seen(report)
         relations = descriptions(report, subject, resources)
+        resources.read.append(case)
         reproduce(report, config.out)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, described=relations))
         further = further_causes(report, subject, resources)
-        report = replace(report, exchange=replace(report.exchange, further=further))
+        explanation = sentence.beside(explanation, relations.values())
+        report = replace(report, exchange=replace(report.exchange, explanation=explanation, further=further))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None
     made = reference.provenance
@@ -206,9 +209,19 @@ def compare_sides(
         readings = tuple(again(exchange.answer, exchange.expected))
         subject_s = exchange.subject_s + time.perf_counter() - started
         exchange = replace(exchange, readings=readings, subject_s=subject_s)
-    report = judge(exchange, limits)
+    return _substituted(judge(exchange, limits), subject, resources)
+
+
+def _substituted(report: CaseReport, subject: TextSubject, resources: RunResources) -> CaseReport:
+    """Add which parts are right with the reference's tensors, unless an earlier page breaks first in the same stage."""
+    if report.divergence is None:
+        return report
+    place = report.divergence.first.stage, is_cut(report.exchange.expected.inputs.shapes)
+    if place in resources.substituted:
+        return report
+    resources.substituted.add(place)
     found = substitute(subject, report, donor=lambda: resources.donor)
-    return replace(report, exchange=replace(exchange, **found._asdict())) if found.findings else report
+    return replace(report, exchange=replace(report.exchange, **found._asdict())) if found.findings else report
 
 
 def ask(

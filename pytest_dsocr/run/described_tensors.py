@@ -10,13 +10,16 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.parts import inputs_of
 from pytest_dsocr.explain.question import BY_TEXT
+from pytest_dsocr.models import STAGES
 from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.block_seams import watch_passes
 from pytest_dsocr.records.config import Level, NotOfferedError, SubjectFaultError
+from pytest_dsocr.records.inside import Inside, watch_back, watch_front, watch_inside
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.passes import places_of
 from pytest_dsocr.records.subject_result import SubjectResult
 from pytest_dsocr.run.described import described
+from pytest_dsocr.run.described_steps import describe_logits
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import CheckedSubject
@@ -25,6 +28,8 @@ from pytest_dsocr.subjects.protocol import TextSubject
 
 OF_EFFECTS = ("goes-on", "edited")
 """Kinds of descriptions of a text that a rule for choosing tokens may stand behind."""
+MOST_EARLIER = 2
+"""Number of earlier pages that are looked for in a wrong tensor."""
 
 
 def descriptions(report: CaseReport, subject: TextSubject, resources: RunResources) -> dict[str, Description]:
@@ -39,6 +44,10 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
         found = {what: of_choices[0]} if of_choices else found
     if found:
         return found
+    if what == "logits" and what not in resources.described_stages:
+        resources.described_stages.add(what)
+        of_steps = describe_logits(report, subject, resources)
+        return {what: of_steps} if of_steps else {}
     of_tensor = describe_case(report, subject, resources)
     return {report.divergence.first.what: of_tensor[0][1]} if of_tensor else {}
 
@@ -75,7 +84,8 @@ def describe_tensor(
     except (SubjectFaultError, MachineError, OutOfMemoryError) as error:
         current().note(f"{what} of {report.case.id} is not described: {str(error).splitlines()[0]}")
         return ()
-    return resources.explainer.describe(report, seen._replace(alone=alone)) if seen else ()
+    earlier = [one for one in resources.read[-MOST_EARLIER:] if one != report.case and not one.is_several]
+    return resources.explainer.describe(report, seen._replace(alone=alone), earlier) if seen else ()
 
 
 def _is_known(what: str, report: CaseReport) -> bool:
@@ -101,7 +111,19 @@ def _seen(what: str, subject: TextSubject, report: CaseReport) -> Seen | None:
         return Seen(what, without_padding(logits, report.exchange.expected).cpu(), given)
     if what not in vision:
         return None
-    return Seen(what, vision[what].cpu(), tuple(one.cpu() for one in inputs_of(name, inputs, vision)))
+    takes = tuple(one.cpu() for one in inputs_of(name, inputs, vision))
+    return Seen(what, vision[what].cpu(), takes, inside=_inside_stage(name, CheckedSubject(subject), report))
+
+
+def _inside_stage(name: TensorName, asked: CheckedSubject, report: CaseReport) -> Inside:
+    """Run vision once more, and return the calls inside of a stage, after its blocks if it has any."""
+    if asked.level < Level.MODULES:
+        return Inside()
+    inputs, vision = report.exchange.answer.input_tensors or {}, report.exchange.answer.vision_tensors or {}
+    with watch_back(asked.subject.module, name) as calls:
+        asked.vision(inputs, partial=True)
+    gave = vision[str(name)][:1].cpu()
+    return next((one for one in calls if one.gave.equal(gave)), Inside())
 
 
 def _of_block(name: TensorName, asked: CheckedSubject, report: CaseReport) -> Seen | None:
@@ -111,10 +133,20 @@ def _of_block(name: TensorName, asked: CheckedSubject, report: CaseReport) -> Se
     assert name.block is not None
     block = name.stage, name.block
     places = places_of(report.exchange.expected.seams, inputs) or {}
-    with watch_passes(asked.subject.module, {block: places[block]}) as passes:
+    find, stages = asked.subject.module, {stage.name: stage for stage in STAGES}
+    with (
+        watch_passes(find, {block: places[block]}) as passes,
+        watch_inside(find(f"{stages[name.stage].blocks}.{name.block}")) as calls,
+        watch_front(find, name) as front,
+    ):
         if name.stage == PREFILL:
             asked.prefill(inputs, vision.get(FUSION))
         else:
             asked.vision(inputs, partial=True)
     found = next((one for one in passes if one.name == str(name)), None)
-    return None if found is None else Seen(str(name), found.gave.cpu(), (found.given.cpu(),))
+    if found is None:
+        return None
+    given, gave = found.given.cpu(), found.gave.cpu()
+    inside = next((one for one in calls if one.gave.equal(gave[:1]) and one.given.equal(given[:1])), Inside())
+    before = next((one for one in front if one.gave.equal(given[:1])), Inside())
+    return Seen(str(name), gave, (given,), inside=inside, front=before)

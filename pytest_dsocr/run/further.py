@@ -11,6 +11,7 @@ from pytest_dsocr.contract.markup import to_mmd
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.describe.texts import of_texts
+from pytest_dsocr.explain.sentence import beside
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.run.described import relation
@@ -34,7 +35,8 @@ def further_causes(report: CaseReport, subject: TextSubject, resources: RunResou
         return ()
     resources.followed.add(key)
     found = resources.explainer.further(report, outputs)
-    return tuple(FurtherCause(one, _described(one.what, report, subject, resources)) for one in found)
+    causes = ((one, _described(one.what, report, subject, resources)) for one in found)
+    return tuple(FurtherCause(beside(one, [own] if own else []) or one, own) for one, own in causes)
 
 
 def _described(what: str, report: CaseReport, subject: TextSubject, resources: RunResources) -> Description | None:

@@ -10,6 +10,7 @@ from pytest_dsocr.describe.state import PageSeen
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.rounding import Rounder
+from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Config, Setup
 from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.records.subject_result import HALF
@@ -27,8 +28,12 @@ class RunResources:
     explainer: Explainer
     pages: dict[str, PageSeen] = field(default_factory=dict)
     """Pages that were compared so far, by their cases."""
+    read: list[Case] = field(default_factory=list)
+    """Cases that were compared so far, in their order."""
     described_stages: set[str] = field(default_factory=set)
     """Stages of the tensors that were described."""
+    substituted: set[tuple[str, bool]] = field(default_factory=set)
+    """First wrong stages after which parts received the reference's tensors, and whether the page was cut."""
     followed: set[tuple[str, bool]] = field(default_factory=set)
     """First wrong stages from which further causes were looked for, and whether the page was cut."""
     _rounders: dict[bool, Rounder] = field(default_factory=dict)

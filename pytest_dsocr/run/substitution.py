@@ -104,7 +104,7 @@ class _Trial:
         if self.lent.vision_fusion is not None and wrong & {*TOKENS}:
             right = self._decodes(inputs, self._fusion(own))
             self.alone.update(dict.fromkeys(TOKENS, right))
-            yield _finding("tokens are", given, right, ": the decoder is wrong by itself")
+            yield _finding("tokens are", given, right, ": the error arises after vision")
 
     def _with_lent(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
         lent = self.lent.inputs or {}

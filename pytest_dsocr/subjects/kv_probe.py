@@ -68,33 +68,34 @@ class KvProbe:
     @property
     def lengths(self) -> tuple[tuple[int, int], ...]:
         """Positions of each layer's keys and of its values."""
-        return tuple((keys.shape[2], values.shape[2]) for keys, values in self._layers)
+        return tuple((keys.shape[2], values.shape[2]) for keys, values in self.layers)
 
     @property
     def bytes_per_token(self) -> int:
         """Bytes of one position, keys and values of all layers."""
-        return sum(t.shape[0] * t.shape[1] * t.shape[3] * t.element_size() for pair in self._layers for t in pair)
+        return sum(t.shape[0] * t.shape[1] * t.shape[3] * t.element_size() for pair in self.layers for t in pair)
 
     @property
     def size(self) -> KvSize:
         """Layers, and bytes of one position."""
         from pytest_dsocr.records.subject_result import KvSize
 
-        return KvSize(len(self._layers), self.bytes_per_token)
+        return KvSize(len(self.layers), self.bytes_per_token)
 
     @property
     def itemsize(self) -> int:
         """Bytes of one number, of the widest tensor."""
-        return max(t.element_size() for pair in self._layers for t in pair)
+        return max(t.element_size() for pair in self.layers for t in pair)
 
     def digest(self, positions: int | None = None) -> KvDigest:
         """Hash the contents of the first ``positions``, or of all that there are, to the bit."""
-        layers = self._layers
+        layers = self.layers
         with at_stage("decode", "cache"):  # a device may fail
             return KvDigest(tuple((_hashes(keys, positions), _hashes(values, positions)) for keys, values in layers))
 
     @property
-    def _layers(self) -> list[tuple[Tensor, Tensor]]:
+    def layers(self) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values of each layer, ``[B, G, S, D]``, on the subject's own memory."""
         with at_stage("decode", "cache"):
             cache, layers = self.state.cache, to_builtin(self.state.cache.layers)
             if type(layers) is not int or not 0 < layers <= MOST_LAYERS:

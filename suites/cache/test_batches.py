@@ -66,7 +66,21 @@ def _together(text_ways: TextWays, cases: Sequence[Case], order: Sequence[int], 
         (text_ways.compare(WHAT, cases[at], text, alone[at], why or ALONE), text, at)
         for at, text in zip(order, texts, strict=True)
     )
-    return [_exchanged(*one, alone) for one in compared]
+    found = [_exchanged(*one, alone) for one in compared]
+    if why and any(one.verdict is Verdict.WRONG for one in found):
+        return _described(text_ways, found, [cases[at] for at in order], texts)
+    return found
+
+
+def _described(
+    text_ways: TextWays, found: Sequence[Comparison], cases: Sequence[Case], texts: Sequence[str]
+) -> list[Comparison]:
+    """Return the comparisons with the way to compute the batch that gives these texts, if one is known."""
+    from pytest_dsocr.explain.batch import describe_batch
+
+    known = describe_batch(text_ways.follower().subject.engine, cases, texts)
+    details = (f"check: {known.text}",) if known else ()
+    return [replace(one, details=(*details, *one.details)) if one.verdict is Verdict.WRONG else one for one in found]
 
 
 def _exchanged(found: Comparison, text: str, own: int, alone: Sequence[str]) -> Comparison:

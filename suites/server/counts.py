@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.presets import Preset, image_token_count
+from pytest_dsocr.contract.prompt import IMAGE
 
 from .asked import MANY, SHOWN, SOME, Asked, judged, not_offered
 
 if TYPE_CHECKING:
     from pytest_dsocr.explain.catalogue.grids import GridRule
 
+Encode = Callable[[str], Sequence[int]]
 NEAR = 16
 """Largest difference of the template's tokens with and without an image."""
 
@@ -32,6 +34,12 @@ class Counted(NamedTuple):
     """Tokens of the prompt without those of the image, and with BOS."""
     actual: int
     """All tokens of the prompt, as the server counts them."""
+    prompt: str
+
+    @property
+    def extra(self) -> int:
+        """Number of tokens that the vendor's prompt does not have."""
+        return self.actual - self.by()
 
     def by(self, preset: Preset | None = None, rule: GridRule | None = None) -> int:
         """Return the vendor's number of tokens, or the number in another preset or by another rule for grids."""
@@ -46,23 +54,35 @@ def prompt_tokens(asked: Asked) -> Comparison:
     for case in (*asked.cases, *asked.odd.values()):
         if (counted := asked(case, 1).prompt_tokens) is None:
             return not_offered("prompt_tokens", "usage.prompt_tokens")
-        text = 1 + sum(len(encode(piece)) for piece in case.prompt.strip().split("<image>"))
-        pages.append(Counted(case.id, load_image(case.page).size, case.preset, text, counted))
-    alone = asked.first.prompt.replace("<image>", "").strip()
+        text = _text_tokens(case.prompt.strip().split(IMAGE), encode)
+        pages.append(Counted(case.id, load_image(case.page).size, case.preset, text, counted, case.prompt.strip()))
+    alone = asked.first.prompt.replace(IMAGE, "").strip()
     bare = asked(asked.first, 1, messages=[{"role": "user", "content": alone}]).prompt_tokens or 0
-    return compare_counts(pages, bare - len(encode(alone)) - 1)
+    return compare_counts(pages, bare - len(encode(alone)) - 1, encode)
 
 
-def compare_counts(pages: Sequence[Counted], bare: int) -> Comparison:
+def _text_tokens(pieces: Sequence[str], encode: Encode) -> int:
+    return 1 + sum(len(encode(piece)) for piece in pieces)
+
+
+def compare_counts(pages: Sequence[Counted], bare: int, encode: Encode) -> Comparison:
     """Compare counts, allowing one number of extra tokens for every page: the template's, which is near ``bare``.
 
     ``bare`` is the number of extra tokens in a prompt without an image.
     """
-    offset = Counter(page.actual - page.by() for page in pages).most_common()[0][0]
+    offset = Counter(page.extra for page in pages).most_common()[0][0]
     offset = offset if abs(offset - bare) <= NEAR else bare
-    faults = [_fault(page, offset) for page in pages if page.actual - offset != page.by()]
-    ways = [*_ways(pages, bare)] if faults else []
-    check = f"whether the cause is {', or '.join(ways[:SHOWN])}" if ways else "how the server counts an image"
+    by_prompt = {
+        prompt: {page.extra for page in pages if page.prompt == prompt} for page in pages if (prompt := page.prompt)
+    }
+    is_of_text = len(by_prompt) > 1 and all(len(extra) == 1 for extra in by_prompt.values())
+    faults = [_fault(page, offset) for page in pages if page.extra != offset]
+    if faults and is_of_text:
+        extras = [f"{extra.pop():+d} for {prompt!r}" for prompt, extra in by_prompt.items()]
+        faults = [f"every image is counted right; the prompt's text has other tokens: {', '.join(extras)}"]
+    ways = [*(_texts(pages, bare, encode) if is_of_text else _ways(pages, bare))] if faults else []
+    otherwise = "how the server writes the prompt" if is_of_text else "how the server counts an image"
+    check = f"whether the cause is {', or '.join(ways[:SHOWN])}" if ways else otherwise
     template = f", each {offset:+d} by the server's template" if offset else ""
     return judged("prompt_tokens", faults, f"the vendor's on {len(pages)} pages{template}", check)
 
@@ -73,6 +93,18 @@ def _fault(page: Counted, offset: int) -> str:
     of = f", the count of a grid of {' or '.join(f'{columns} x {rows}' for columns, rows in grids)}" if grids else ""
     extra = f", and {offset:+d} for the server's template" if offset else ""
     return f"{page.name}: {page.actual} tokens counted{of}; expected {page.by()}, as in the vendor's code{extra}"
+
+
+def _texts(pages: Sequence[Counted], bare: int, encode: Encode) -> Iterator[str]:
+    """Yield the known mistakes of a prompt's text that explain every count, allowing for the template's tokens."""
+    from pytest_dsocr.explain.catalogue.prompt import TEXTS
+
+    for words, change in TEXTS.values():
+        one, *others = {
+            page.extra + page.text - _text_tokens(change(page.prompt.split(IMAGE)), encode) for page in pages
+        }
+        if not others and abs(one - bare) <= NEAR:
+            yield words
 
 
 def _ways(pages: Sequence[Counted], bare: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.places import EMBEDDED
+from pytest_dsocr.engine.places import folder_of
 from pytest_dsocr.engine.weights import read_weights
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
@@ -34,11 +34,11 @@ def test_its_stages_fit_the_recordings(exported: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["hf", "mlx"])
-@pytest.mark.parametrize("name", EMBEDDED)
+@pytest.mark.parametrize("name", ["mini", "deepseek_ocr2:mini"])
 def test_tables_are_the_checkpoints_and_every_row_has_a_text(name: str, form: str, tmp_path: Path) -> None:
     folder = tmp_path / form
     assert main(["export", name, f"--to={form}", str(folder)]) == 0
-    state, own = read_weights(folder), read_weights(EMBEDDED[name])
+    state, own = read_weights(folder), read_weights(folder_of(name))
     assert {*state} == {*own}
     assert all(torch.equal(value, state[key]) for key, value in own.items())
     rows = len(state["lm_head.weight"])
@@ -51,7 +51,7 @@ def test_tables_are_the_checkpoints_and_every_row_has_a_text(name: str, form: st
 
 
 @pytest.mark.parametrize("form", ["hf", "mlx"])
-@pytest.mark.parametrize("name", ["mini", "unlimited_ocr:mini", "unlimited_ocr:synthetic:tiny"])
+@pytest.mark.parametrize("name", ["mini", "deepseek_ocr2:mini", "unlimited_ocr:mini", "unlimited_ocr:synthetic:tiny"])
 def test_the_config_says_what_shapes_the_weights_have(name: str, form: str, tmp_path: Path) -> None:
     folder = tmp_path / form
     assert main(["export", name, f"--to={form}", str(folder)]) == 0
@@ -95,6 +95,13 @@ def test_mlx_has_its_own_names(tmp_path: Path) -> None:
     assert "layer_norm_eps" not in config["vision_config"]
 
 
+def test_mlx_has_its_own_names_of_deepseek_ocr2(tmp_path: Path) -> None:
+    assert main(["export", "deepseek_ocr2:mini", "--to=mlx", str(tmp_path / "mlx")]) == 0
+    config = json.loads((tmp_path / "mlx" / "config.json").read_text(encoding="utf-8"))
+    processor = json.loads((tmp_path / "mlx" / "processor_config.json").read_text(encoding="utf-8"))
+    assert (config["model_type"], processor["processor_class"]) == ("deepseekocr_2", "DeepseekOCR2Processor")
+
+
 def test_mini_under_another_model_is_exported_as_that(tmp_path: Path) -> None:
     assert main(["export", "unlimited_ocr:mini", "--to=mlx", str(tmp_path / "mlx")]) == 0
     config = json.loads((tmp_path / "mlx" / "config.json").read_text(encoding="utf-8"))
@@ -120,6 +127,8 @@ def test_gguf_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture
 CONVERTER = """
 from pathlib import Path
 from typing import Any
+import gguf
+import json
 import sys
 
 class TextModel:
@@ -128,17 +137,22 @@ class TextModel:
 
 def main():
     [_, model, _, outtype, _, out, *rest] = sys.argv
-    told = " ".join([TextModel().get_vocab_base_pre(None), outtype, *rest])
-    Path(out).write_text(told + str(Path(model, "config.json").is_file()))
+    blocks = gguf.get_tensor_name_map("kind", 3)
+    told = " ".join([TextModel().get_vocab_base_pre(None), outtype, f"{blocks} blocks", *rest])
+    Path(out).write_text(f"{told} {json.loads(Path(model, 'config.json').read_text())['vision_config'].get('layers')}")
 """
 
 
-def test_the_converter_is_run_for_the_model_and_for_the_projector(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "tower_layers"), [("mini", None), ("deepseek_ocr2:mini", 3)])
+def test_the_converter_is_run_for_the_model_and_for_the_projector(
+    name: str, tower_layers: int | None, tmp_path: Path
+) -> None:
     (tmp_path / "convert_hf_to_gguf.py").write_text(CONVERTER)
+    (tmp_path / "gguf.py").write_text("def get_tensor_name_map(kind, blocks):\n    return blocks\n")
     out = tmp_path / "out"
-    assert main(["export", "mini", "--to=gguf", f"--llama-cpp={tmp_path}", str(out)]) == 0
-    assert (out / "model.gguf").read_text() == "llama-bpe f32True"
-    assert (out / "mmproj.gguf").read_text() == "llama-bpe f32 --mmprojTrue"
+    assert main(["export", name, "--to=gguf", f"--llama-cpp={tmp_path}", str(out)]) == 0
+    assert (out / "model.gguf").read_text() == f"llama-bpe f32 32 blocks {tower_layers}"
+    assert (out / "mmproj.gguf").read_text() == f"llama-bpe f32 32 blocks --mmproj {tower_layers}"
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

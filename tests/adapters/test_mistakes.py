@@ -1,6 +1,7 @@
 """The suite of servers on a real one: all of it right, and each of thirty mistakes found by the checks that say so."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from pytest_dsocr.adapters.server import ServerSubject, options_of
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.contract.presets import image_token_count
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.models import MODELS
@@ -17,6 +19,7 @@ from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.subjects.protocol import Setup
 from suites.server.asked import Asked
+from suites.server.counts import Counted, compare_counts
 from suites.server.test_server import CHECKS, checked
 from tests.adapters.mistakes import MISTAKES, SILENT
 from tests.faults.trial import reference
@@ -50,6 +53,33 @@ def test_what_is_wrong_is_found_and_what_is_right_is_not(name: str, address: str
     assert {made[check] for check in own} <= {Verdict.WRONG}
     assert own or Verdict.WRONG not in made.values()
     assert name != "right" or Verdict.NOT_COMPARED not in made.values()
+
+
+@pytest.mark.parametrize(
+    ("texts", "check"),
+    [
+        (("<image>\n\\n<|grounding|>Read.", "<image>\n\\nFree OCR."), "a backslash and an n after the newline"),
+        (("<image>\n<|grounding|>Read. Well.", "<image>\nFree OCR. It is so."), "how the server writes the prompt"),
+    ],
+)
+def test_another_text_of_the_prompt_is_told_from_another_count_of_an_image(texts: Sequence[str], check: str) -> None:
+    encode, preset = resolve("mini").tokenizer.encode, DEEPSEEK_OCR.preset("gundam")
+    prompts = ("<image>\n<|grounding|>Read.", "<image>\nFree OCR.")
+    sizes = [sum(len(encode(piece)) for piece in text.split("<image>")) for text in (*prompts, *texts)]
+    pages = [
+        Counted(
+            f"{k}",
+            size,
+            preset,
+            1 + sizes[k],
+            2 + sizes[2 + k] + image_token_count(preset, preset.grid(*size)),
+            prompts[k],
+        )
+        for size in ((500, 400), (1400, 900))
+        for k in range(2)
+    ]
+    found = compare_counts(pages, 3, encode)
+    assert (found.verdict, check in found.details[0]) == (Verdict.WRONG, True), found
 
 
 def test_what_reads_nothing_is_not_called_alike(address: str, tmp_path: Path) -> None:

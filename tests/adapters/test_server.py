@@ -22,6 +22,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.deepseek_ocr2 import FAMILY as DEEPSEEK_OCR2
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.config import SubjectFaultError, SubjectHungError
@@ -195,6 +196,7 @@ def test_the_handshake_asks_as_the_checkpoints_family_does(address: str) -> None
         shake_hands(Chat(f"{address}/unlisted/v1", "", 9.0), "one", body, other, resolve("mini").tokenizer)
     assert asked[0] == ("<image>\nRead.", "base")
     assert encoders(DEEPSEEK_OCR) == {"sam": "sam_model", "clip": "vision_model", "projector": "projector"}
+    assert encoders(DEEPSEEK_OCR2) == {"sam": "sam_model", "qwen2": "vision_model", "projector": "projector"}
 
 
 @pytest.mark.parametrize(

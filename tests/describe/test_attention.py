@@ -157,8 +157,8 @@ def without_second_norm(layer: Any, engine: Engine[Any], changes: Changes) -> No
     changes.forward(layer.layer_norm2, lambda x: x)
 
 
-def zero_head(matrix: Tensor, head: int = 1, size: int = 32) -> Tensor:
-    matrix[:, head * size : (head + 1) * size] = 0
+def zero_head(matrix: Tensor, head: int = 1, factor: float = 0.0, size: int = 32) -> Tensor:
+    matrix[:, head * size : (head + 1) * size] *= factor
     return matrix
 
 
@@ -199,6 +199,20 @@ def windows_from_the_end(layer: Any, engine: Engine[Any], changes: Changes) -> N
     changes.set(layer, "attend", attend)
 
 
+def by_head(*factors: float) -> Planted:
+    """Return a mistake of some heads' temperatures."""
+    return attends(
+        lambda q, k, v: F.scaled_dot_product_attention(q * torch.tensor(factors)[:, None, None], k, v, is_causal=True)
+    )
+
+
+def sloped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attend less to keys that are far away."""
+    at = torch.arange(q.shape[2])
+    bias = (-0.1 * (at[:, None] - at)).masked_fill(at > at[:, None], -torch.inf)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+
+
 FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
     "queries late": ("prefill/2", queries_late, "positions", "rotated by positions 2 higher than keys"),
     "base": ("prefill/2", other_base, "positions", "the rotary frequencies is multiplied by 50"),
@@ -207,6 +221,20 @@ FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
     "scores": ("prefill/2", weights("self_attn.q_proj.weight", lambda w: 0.7 * w), "scores", "multiplied by 0.7"),
     "attention": ("prefill/2", weights("self_attn.o_proj.weight", lambda w: 1.5 * w), "attention", "counts 1.5 times"),
     "head": ("clip.page/1", weights("self_attn.out_proj.weight", zero_head), "heads", "head 1 of 6 has no output"),
+    "some heads": ("prefill/2", by_head(1, 0.5, 1, 0.5), "heads", "heads 1 and 3 of 4 are multiplied by 0.5"),
+    "temperatures": (
+        "prefill/2",
+        by_head(0.5, 1, 1.5, 2),
+        "heads",
+        "the scores of heads 0 and 2 to 3 of 4 are multiplied by 0.5, 1.5 and 2",
+    ),
+    "weak heads": (
+        "clip.page/1",
+        weights("self_attn.out_proj.weight", lambda w: zero_head(zero_head(w, 1, factor=0.5), 4, factor=0.5)),
+        "heads",
+        "the output of heads 1 and 4 of 6 counts 0.5 times",
+    ),
+    "slope": ("prefill/2", attends(sloped), "heads", "the scores of each head change by -0.1 for each token"),
     "norm": ("clip.page/1", without_second_norm, "norms", "norm before the perceptron is left out"),
     "gates": ("prefill/2", gated_by_gelu, "activation", "the activation is the exact GELU"),
     "experts": (
@@ -314,22 +342,7 @@ def test_views_that_attend_to_one_another_are_told_of() -> None:
     assert "attend to those of all 2 views" in found.text
 
 
-def by_head(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attend with another temperature of each head."""
-    factors = torch.linspace(0.5, 2, q.shape[1])[:, None, None]
-    return F.scaled_dot_product_attention(q * factors, k, v, is_causal=True)
-
-
-def sloped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attend less to keys that are far away."""
-    at = torch.arange(q.shape[2])
-    bias = (-0.1 * (at[:, None] - at)).masked_fill(at > at[:, None], -torch.inf)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-
-
 OTHER: Mapping[str, tuple[str, Planted]] = {
-    "temperatures": ("prefill/2", attends(by_head)),
-    "slope": ("prefill/2", attends(sloped)),
     "noise in keys": ("prefill/2", weights("self_attn.k_proj.weight", lambda w: w + 0.02 * random(*w.shape))),
     "noise in an MLP": ("clip.page/1", weights("mlp.fc1.weight", lambda w: w + 0.02 * random(*w.shape))),
     "noise in the router": ("prefill/3", weights("mlp.gate.weight", lambda w: w + 0.02 * random(*w.shape))),

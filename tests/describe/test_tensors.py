@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.pair import RowPair
-from pytest_dsocr.describe.tensors import describe_tensor
+from pytest_dsocr.describe.tensors import describe_tensor, of_earlier
 from tests.describe.real import block, clean, random
 
 WHATS = ("clip.page/0", "prefill/2")
@@ -69,7 +69,7 @@ ANYWHERE: Mapping[str, tuple[Callable[[Tensor], Tensor], str, str]] = {
     "channels' factors": (lambda x: x * (1 + random(x.shape[2]).abs()), "scaled-channels", "a factor of its own"),
     "rows' factors": (lambda x: x * (1 + random(x.shape[1], 1).abs()), "scaled-rows", "a factor of its own"),
     "bfloat16": (lambda x: x.bfloat16().float(), "rounded", "to bfloat16"),
-    "int8": (quantised, "rounded", "int8, with a scale of each row"),
+    "int8": (quantised, "rounded", "int8 with a scale for each row"),
     "one direction": (lambda x: x + random(1, x.shape[1], 1) * random(x.shape[2]), "low-rank", "one direction"),
     "channel": (lambda x: x + random(*x.shape) * (torch.arange(x.shape[2]) == 3), "confined", "channel 3 of"),
     "channels moved": (lambda x: x.roll(1, 2), "rolled", "channels comes first"),
@@ -214,3 +214,14 @@ def test_equal_tensors_have_no_description() -> None:
 def test_values_that_are_not_finite_are_placed() -> None:
     found = described("clip.page/0", lambda x: put(x, slice(62, None), float("nan")))
     assert (found.kind, "at positions 62 to 64 of 65" in found.text) == ("not-finite", True)
+
+
+def test_rows_of_the_page_before_are_found() -> None:
+    pair = pair_of("prefill/2")
+    earlier = pair.expected + random(*pair.expected.shape)
+    stale = replace(pair, actual=torch.cat([earlier[:, :48], pair.expected[:, 48:]], 1))
+    found = of_earlier(stale, torch.cat([earlier, earlier], 1), "the page")
+    assert found is not None
+    assert (found.explains, found.cases) == (True, 48)
+    assert found.text == "tokens 0 to 47 are those of the page, which was read before"
+    assert of_earlier(replace(pair, actual=pair.actual + 1), earlier, "the page") is None

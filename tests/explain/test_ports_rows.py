@@ -29,7 +29,7 @@ from tests.engine.test_engine import CROPS, SMALL, cropping
 
 ENOUGH_S, SIDE_PX = 600.0, 192
 """Seconds that are enough on any machine, and a side whose tables are not resized by a whole number."""
-POSITIONS = ("in-a-row", "stride-newline", "stride-class", "no-antialias", "asymmetric")
+POSITIONS = ("in-a-row", "stride-newline", "stride-class", "no-antialias", "channels-first", "asymmetric")
 EXPONENTIALS = ("schraudolph", "limit-1024")
 STRIDES = ("crops-stride-no-newline", "crops-stride-newline", "page-stride-no-newline", "page-stride-newline")
 ROWS = (

@@ -151,6 +151,11 @@ def test_a_script_needs_nothing_of_this_package(scripts: dict[str, Reproduced], 
     assert "first at [0]" in done.stdout
 
 
+def test_a_script_fails_for_an_error_just_above_the_limit_of_a_stage(tmp_path: Path) -> None:
+    made = of_tensor("projector.page", lambda right: right * 1.00003, 'data["bias"]', tmp_path)
+    assert _status(made.folder / SCRIPT) == 1
+
+
 def test_a_rule_that_does_not_give_the_expected_values_is_left_out(
     scripts: dict[str, Reproduced], tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """Attempts of a port to be called right without being right, in the loop of ``dsocr port``."""
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -68,6 +69,31 @@ def test_a_command_cannot_read_them_either(kept: Path) -> None:
     with watching([]) as watch:
         watch.hidden = (shipped_folder(),)
         assert run(options, {"page": kept}, RunningCommand.output).startswith(b"[tox]")
+
+
+@pytest.mark.skipif(not IS_HIDDEN, reason="the system has no Landlock, which a run reports")
+def test_a_process_gains_no_rights_and_one_that_keeps_its_rights_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ran() -> tuple[int, str]:
+        command = ["grep", "NoNewPrivs", "/proc/self/status"]
+        done = subprocess.run(command, capture_output=True, text=True, preexec_fn=hiding.after(began), check=False)
+        return done.returncode, done.stdout
+
+    def began() -> None:
+        (tmp_path / "began").touch()
+
+    hiding = Hiding([tmp_path])
+    assert ran() == (0, "NoNewPrivs:\t1\n")
+    assert (tmp_path / "began").is_file()
+    hiding.close()
+    monkeypatch.setattr(hiding, "_rules", 1 << 20)
+    assert ran() == (126, "")
+
+
+def test_a_system_without_landlock_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_dsocr.base.hiding.LIBC", None)
+    assert (Hiding([tmp_path]).is_in_force, Hiding([]).is_in_force) == (False, True)
 
 
 def test_what_it_changes_of_the_tool_in_its_process_changes_nothing_here(attempt: Attempt) -> None:

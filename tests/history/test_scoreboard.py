@@ -9,6 +9,7 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.history.scoreboard import STAGES, ScoreboardEntry, cell, keep, read, tables
+from pytest_dsocr.history.scoreboard_page import faults_of
 from tests.report.made import BAD, GOOD, night
 
 COMPARED = """input_ids/image MATCH 0, sam.page/3 DRIFT 2e-6, sam.page DRIFT 4e-6, images_ori WRONG inf,
@@ -93,3 +94,32 @@ def test_the_command_keeps_a_result_and_puts_the_tables_in_the_place_of_those_be
     assert [(one.title, one.version) for one in read(kept)][:2] == [("A", "1"), ("A", "2")]
     assert main(["scoreboard", str(kept), f"--into={run}"]) == 2
     assert "has no table with the head" in capsys.readouterr().err
+
+
+def test_the_page_shows_from_which_release_a_fault_is_there_and_links_receipts(tmp_path: Path) -> None:
+    kept, run = tmp_path / "kept", tmp_path / "run"
+    run.mkdir()
+    (run / "dsocr.json").write_text(json.dumps(night(*BAD)))
+    for version, clip in (
+        ("it 1", "."),
+        ("it 2", "="),
+        ("it 3", "x 1 of 2, 7e-01"),
+        ("it 4", "x 2 of 2"),
+        ("it 5", "="),
+    ):
+        keep(kept, replace(ONE, version=version, stages={"CLIP": clip, "SAM": "x 1 of 1"}), run)
+    sam, clip_found = faults_of(read(kept), {})
+    assert (sam.first, sam.before, sam.fixed) == ("it 1", "", "")
+    assert clip_found[2:6] == ("2 of 2", "it 3", "it 2", "it 5")
+    (run / "receipt.md").write_text("a receipt")
+    add = ("--add", str(run), "it", "it 4", "--copied=CLIP=other")
+    assert main(["scoreboard", str(kept), *add, f"--html={tmp_path / 'a' / 'board.html'}"]) == 0
+    [newest] = [one for one in read(kept) if one.version == "it 4"]
+    assert (kept / "receipts" / f"{newest.file}.md").read_text() == "a receipt"
+    page = (tmp_path / "a" / "board.html").read_text()
+    assert f'href="../kept/receipts/{newest.file}.md"' in page
+    assert "<td>other</td>" in page
+    (run / "receipt.md").unlink()
+    keep(kept, newest, run)
+    assert [*(kept / "receipts").iterdir()] == []
+    assert main(["scoreboard", str(kept), *add[:-1], "--copied=CLIPS=other"]) == 2

@@ -254,3 +254,9 @@ def test_windows_is_refused_where_something_is_compared(
 ) -> None:
     monkeypatch.setattr("pytest_dsocr.base.process.sys", SimpleNamespace(platform="win32"))
     assert refusal(alone, "--dsocr-level", "L0").startswith("pytest-dsocr does not run on Windows")
+
+
+@pytest.mark.parametrize("checkpoint", ["mini", "deepseek_ocr2:mini", "unlimited_ocr:mini"])
+def test_a_checkpoint_is_of_the_model_that_is_named(alone: pytest.Pytester, checkpoint: str) -> None:
+    found = resolved(alone, "--dsocr-model=deepseek_ocr2", f"--dsocr-checkpoint={checkpoint}")
+    assert found["checkpoint"] == "deepseek_ocr2:mini"

@@ -113,10 +113,10 @@ def test_a_file_that_was_edited_and_a_result_that_was_replaced_are_found(
     assert (made.passes, made.counts["WRONG"], len(made.causes)) == (False, 1, 1)
     [cause] = made.causes
     assert (cause.found.what, cause.reproducer) == ("text", "reproducers/text/reproduce.py")
-    assert {*cause.reproducer_sha256} == {"data.npz", "reproduce.py"}
+    assert {*cause.reproducer_sha256} == {f"reproducers/text/{name}" for name in ("data.npz", "reproduce.py")}
     page = (OUT / MARKDOWN_NAME).read_text(encoding="utf-8")
     assert receipt_of(OUT).sha256 in page
-    assert "Cause 1" in page
+    assert "**Cause 1**" in page
     assert marks_of(path) >= {("ok", "result"), ("ok", "digest"), ("ok", "reproducer")}
     (OUT / cause.reproducer).write_text("print('right')", encoding="utf-8")
     assert ("NO", "reproducer") in marks_of(path)
@@ -128,9 +128,18 @@ def test_a_file_that_was_edited_and_a_result_that_was_replaced_are_found(
     capsys.readouterr()
     assert main(["receipt", "--verify", str(path)]) == 1
     assert capsys.readouterr().out.startswith("NO   digest")
-    with (OUT / "dsocr.json").open("a", encoding="utf-8") as result:
-        result.write(" ")
+    whole = json.loads((OUT / "dsocr.json").read_text(encoding="utf-8"))
+    later = {"what": "sam.page/0", "explained": "with the GELU by tanh", "proven": True, "mistakes": ["SAM-08"]}
+    whole["causes"][0]["further"] = [later]
+    (OUT / "dsocr.json").write_text(json.dumps(whole), encoding="utf-8")
     assert ("NO", "result") in marks_of(path)
+    (script := OUT / "reproducers/sam/reproduce.py").parent.mkdir()
+    script.write_text("print('wrong')", encoding="utf-8")
+    [cause] = write_receipt(OUT).causes
+    assert (cause.reproducer, "reproducers/sam/reproduce.py" in cause.reproducer_sha256) == (
+        made.causes[0].reproducer,
+        True,
+    )
 
 
 def marks_of(path: Path) -> set[tuple[str, str]]:

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from pytest_dsocr.describe.error_map import error_map
 from pytest_dsocr.describe.layout import ImageTokens, pair_of
 from pytest_dsocr.history.page import html as history_page
 from pytest_dsocr.history.scoreboard import ScoreboardEntry
-from pytest_dsocr.history.scoreboard import html as scoreboard_page
+from pytest_dsocr.history.scoreboard_page import html as scoreboard_page
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr2 import FAMILY as OCR2
 from pytest_dsocr.report.plot import heat_of, plot_of
@@ -41,7 +42,9 @@ PAGES = {
     "text": lambda: html(document("text alone")),
     "slower": lambda: html(document("slower")),
     "nights": lambda: history_page(plan("..XX-" * 3), []),
-    "scoreboard": lambda: scoreboard_page([RELEASE, replace(RELEASE, version="it 2", stages={"CLIP": "="})]),
+    "scoreboard": lambda: scoreboard_page(
+        [RELEASE, replace(RELEASE, version="it 2", stages={"CLIP": "="})], *2 * [Path()]
+    ),
 }
 
 
@@ -215,5 +218,5 @@ def test_a_strip_is_a_line_with_the_error_that_matters() -> None:
 def test_the_scoreboard_marks_the_first_wrong_stage_and_what_a_release_changed() -> None:
     page = PAGES["scoreboard"]()
     assert page.count(' first"') == 1
-    assert re.search(r'WRONG first">✗ <small>1 of 1, 7e-01', page)
+    assert re.search(r'WRONG first">✗ <small>1 of 1</small> <small>7e-01', page)
     assert re.search(r'MATCH">✓<span title="differs', page)

@@ -53,7 +53,31 @@ def test_a_stage_that_is_skipped_is_missing_whatever_is_right_after_it(stage: St
 
 
 def test_steps_that_are_left_out_are_missing() -> None:
-    assert found(result(tokens={"reference": 4, "subject": 3})) == ("decode", "missing")
+    for own in (3, None):
+        assert found(result(tokens={"reference": 4, "subject": own})) == ("decode", "missing")
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"),
+    [(Reason.NOT_IN_REFERENCE, "machine"), (Reason.NOT_GIVEN, "missing"), (Reason.INCOMPLETE, "missing")],
+)
+def test_what_is_not_compared_is_no_error_of_a_port_that_raised_none(reason: Reason, state: str) -> None:
+    work = next_work(result(not_compared("clip.page", reason)), FAMILY, SHAPES)
+    assert work
+    assert (work.stage, work.state) == ("clip", state)
+
+
+def test_values_that_neither_side_has_are_not_missing() -> None:
+    assert found(result(not_compared("clip.page", Reason.NEITHER))) is None
+
+
+def test_causes_of_later_stages_are_shown_with_the_first() -> None:
+    later = {"what": "clip.page/0", "explained": "with the exact GELU", "proven": True, "mistakes": ["CLIP-01"]}
+    work = next_work(
+        result(replace(WRONG, what="sam.page"), findings=["tokens are wrong"], further=[later]), FAMILY, {}
+    )
+    assert work
+    assert work.why == ["also wrong: clip.page/0: with the exact GELU (proven)"]
 
 
 def test_the_first_stage_in_the_order_of_the_data_is_next_and_others_are_right() -> None:

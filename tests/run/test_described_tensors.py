@@ -133,7 +133,7 @@ PLANTED: Mapping[Planted, tuple[str, str, str]] = {
     class_token_last: ("clip.page/0", "rolled", INPUT + "the first of 65 positions comes last"),
     features_one_off: ("prefill/0", "shifted", INPUT + "token 1 holds the expected token 73; tokens 2 to 73 hold"),
     blue_first: ("images_ori", "colours", "red and blue are exchanged"),
-    positions_turned: ("sam.page/0", "transposed", INPUT + "of the positions that are added, the 32 x 32 positions"),
+    positions_turned: ("sam.page/0", "inside", "the positions are added with rows and columns exchanged"),
     half_of_a_block: ("clip.page/1", "update", "the block adds 0.5 times its update"),
     no_newline: ("vision_fusion", "zero", "the ends of all lines, are zero"),
     experts_exchanged: (
@@ -141,7 +141,7 @@ PLANTED: Mapping[Planted, tuple[str, str, str]] = {
         "experts",
         "only the 3 tokens that are routed to experts 3 and 5 differ",
     ),
-    keys_longer: ("prefill/1", "scores", "the scores are multiplied by 1.5"),
+    keys_longer: ("prefill/1", "inside", "the output of `self_attn.k_proj` is wrong, though its arguments are right"),
     no_first_token: ("prefill/0", "zero", INPUT + "token 0 of 84, the tokens before the image, is zero"),
     logits_halved: ("prefill", "scaled", "every value is the expected one times 0.5"),
 }
@@ -188,7 +188,7 @@ def test_any_other_mistake_is_measured_and_not_named(
 ) -> None:
     resources = RunResources(SETUP, explainer)
     [(name, found)] = described(noisy_block, tiny, case, expected, resources, Level.MODULES)
-    assert (name, found.kind, found.explains) == ("clip.page/1", "anatomy", False)
+    assert (name, found.kind, found.explains) == ("clip.page/1", "located", False)
     assert described(noisy_block, tiny, case, expected, resources, Level.MODULES) == (), "once in a stage"
 
 

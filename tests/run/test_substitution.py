@@ -33,10 +33,10 @@ INPUTS_RIGHT = "tokens are right when given the reference's inputs"
 INPUTS_WRONG = "tokens are still wrong when given the reference's inputs"
 BOTH_RIGHT = "tokens are right when given the reference's inputs and vision features"
 BOTH_WRONG = (
-    "tokens are still wrong when given the reference's inputs and vision features: the decoder is wrong by itself"
+    "tokens are still wrong when given the reference's inputs and vision features: the error arises after vision"
 )
 FEATURES_RIGHT = "tokens are right when given the reference's vision features"
-FEATURES_WRONG = "tokens are still wrong when given the reference's vision features: the decoder is wrong by itself"
+FEATURES_WRONG = "tokens are still wrong when given the reference's vision features: the error arises after vision"
 
 
 class Planted(EngineSubject):

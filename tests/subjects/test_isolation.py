@@ -119,11 +119,14 @@ def test_the_precision_that_it_declares_is_known_here() -> None:
     subject.close()
 
 
-def test_what_blocks_get_stays_there_and_stages_are_computed_again(isolated: Any, case: Case) -> None:
-    asked = CheckedSubject(isolated)
-    parts = parts_of(asked, asked.inputs(case))
-    assert {one.stage for one in parts} == {"sam", "clip", "projector"}
-    assert {one.depth for one in parts} == {None}
+def test_blocks_are_seen_with_their_inputs_as_they_are_here(isolated: Any, here: Any, case: Case) -> None:
+    asked = [CheckedSubject(one) for one in (isolated, here)]
+    own, right = (parts_of(one, one.inputs(case)) for one in asked)
+    assert [one.name for one in own] == [one.name for one in right]
+    assert {one.stage for one in own if one.depth is not None} == {"sam", "clip", "prefill"}
+    for mine, other in zip(own, right, strict=True):
+        pairs = zip((mine.gave, *mine.given), (other.gave, *other.given), strict=True)
+        assert all(torch.equal(*pair) for pair in pairs), mine.name
 
 
 def test_every_tensor_is_the_same_to_the_bit(isolated: Any, here: Any, case: Case, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def _around(front: str, behind: str) -> Rendered:
 
 
 OF_MARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-    f"{IMAGE}\n": (("newline",), ("no-newline", "two-newlines", "space-for-newline", "escaped")),
+    f"{IMAGE}\n": (("newline",), ("no-newline", "two-newlines", "space-for-newline", "escaped", "escaped-after")),
     "<|grounding|>": ((), ("no-grounding",)),
 }
 """Rows that are no mistakes, by a part of the prompts: if a model's prompts have it, and if they do not."""
@@ -177,6 +177,10 @@ TEXTS: dict[str, tuple[str, Rendered]] = {
     "escaped": (
         "a backslash and an n in place of each newline",
         lambda pieces: [one.replace("\n", "\\n") for one in pieces],
+    ),
+    "escaped-after": (
+        "a backslash and an n after the newline behind the image",
+        _each(lambda one: "\n\\n" + one.removeprefix("\n")),
     ),
     "carriage": (
         "a carriage return in front of each newline",

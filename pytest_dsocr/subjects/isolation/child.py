@@ -140,17 +140,17 @@ class SubjectServer:
                 return False
             return True
 
-    def _on_hook(self, name: str, kind: str, hook: int) -> None:
+    def _on_hook(self, name: str, kind: str, hook: int, *, takes_input: bool) -> None:
         with at_stage("vision", "module"):
             register = getattr(self._subject.module(name), f"register_{kind}")
-            self._hooks[hook] = register(partial(self._called, hook))
+            self._hooks[hook] = register(partial(self._called, hook, takes_input))
 
     def _on_close(self) -> None:
         close_subject(self._subject)
 
-    def _called(self, hook: int, _module: Any, _given: Any, output: Any = None) -> None:
+    def _called(self, hook: int, takes_input: bool, _module: Any, given: Any, output: Any = None) -> None:
         if self._is_asked and threading.current_thread() is threading.main_thread():
-            self._channel.send("event", {"hook": hook, "output": output})
+            self._channel.send("event", {"hook": hook, "given": given[:1] if takes_input else (), "output": output})
 
     def _placed(self, given: Any) -> Any:
         """Put tensors of a mapping where those of their names come from."""

@@ -34,7 +34,7 @@ class IsolatedModule:
         self._subject, self._name = subject, name
 
     def register_forward_hook(self, hook: Hook) -> RemovableHandle:
-        """Call ``hook(None, (), output)`` after each call of the module."""
+        """Call ``hook(None, given, output)`` after each call; ``given`` is empty unless ``hook.takes_input``."""
         return self._register("forward_hook", hook)
 
     def register_forward_pre_hook(self, hook: Hook) -> RemovableHandle:
@@ -46,7 +46,9 @@ class IsolatedModule:
 
         handle = RemovableHandle(self._subject.hooks)
         self._subject.hooks[handle.id] = hook
-        self._subject.ask("vision", "module", "hook", name=self._name, kind=kind, hook=handle.id)
+        takes_input = getattr(hook, "takes_input", False)
+        ask = partial(self._subject.ask, "vision", "module", "hook", name=self._name, kind=kind)
+        ask(hook=handle.id, takes_input=takes_input)
         return handle
 
 
@@ -237,7 +239,7 @@ class IsolatedSubject:
         hook = self.hooks.get(event["hook"])
         if hook and not broken:
             try:
-                hook(None, (), event["output"])
+                hook(None, event["given"], event["output"])
             except Exception as error:
                 broken.append(error)
 

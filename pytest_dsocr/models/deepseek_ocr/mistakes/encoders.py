@@ -153,6 +153,14 @@ def _restrided(table: Tensor, size: int, stride: Callable[[int, int], int]) -> T
     return flat[at.clamp_max(len(flat) - 1)]
 
 
+def _channels_first(table: Tensor, size: int) -> Tensor:
+    """Resize the channels and the rows of ``[C, H, W]``, as a function does that wants ``[H, W, C]``."""
+    side, _, channels = table.shape
+    height_of_channels = table.float().permute(1, 2, 0)[None]
+    resized = F.interpolate(height_of_channels, size=(channels * size // side, size), mode="bicubic")[0]
+    return resized.permute(2, 0, 1).reshape(size, size, channels).to(table.dtype)
+
+
 STRIDES: dict[str, tuple[str, Callable[[int, int], int]]] = {
     "in-a-row": ("the view's side", lambda side, size: size),
     "stride-newline": ("the view's side and one more", lambda side, size: size + 1),
@@ -205,6 +213,8 @@ def grid_variants() -> Iterator[tuple[str, Row]]:
         yield key, _of_crops(f"read in rows that start every {words}, not resized", resize)
     pillow = _unless_equal(partial(_by_kernel, kernel=partial(cubic, a=-0.5)))
     yield "no-antialias", _of_crops("resized by Pillow's bicubic kernel without antialias", pillow)
+    words = "resized with channels first by a function that wants them last"
+    yield "channels-first", _of_crops(words, _unless_equal(_channels_first))
     asymmetric = _unless_equal(partial(_by_kernel, kernel=triangle, half_pixel=False))
     yield "asymmetric", _of_crops("resized bilinear without half-pixel centres", asymmetric)
     narrow = _planes(torch.bfloat16, mode="bicubic", antialias=True)
