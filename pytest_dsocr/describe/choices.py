@@ -62,7 +62,7 @@ class Choices:
 
     @cached_property
     def refused(self) -> frozenset[int]:
-        """The same steps, to look them up."""
+        """Steps of ``other`` as a set."""
         return frozenset(self.other)
 
     def rank(self, step: int) -> int:

@@ -19,7 +19,7 @@ STATE = random(WIDTH + 1)[1:]
 
 
 def by_half(state: Tensor) -> Tensor:
-    """Normalise each half of the channels by itself."""
+    """Return a state with each half of its channels normalised apart."""
     before = (state / GAIN).view(2, WIDTH // 2)
     return GAIN * (before / before.square().mean(1, keepdim=True).sqrt()).flatten()
 
