@@ -225,3 +225,16 @@ def test_rows_of_the_page_before_are_found() -> None:
     assert (found.explains, found.cases) == (True, 48)
     assert found.text == "tokens 0 to 47 are those of the page, which was read before"
     assert of_earlier(replace(pair, actual=pair.actual + 1), earlier, "the page") is None
+
+
+def test_only_is_said_if_all_other_rows_are_equal() -> None:
+    right = random(4, 32, 8)
+    wrong = right.clone()
+    wrong[2:] += random(2, 32, 8).flip(1)
+    whole = describe_tensor(RowPair(wrong, right))
+    wrong[0] *= 1 + 1e-3
+    part = describe_tensor(RowPair(wrong, right))
+    assert whole is not None
+    assert part is not None
+    assert whole.text.startswith("only views 3 to 4 of 4 differ")
+    assert part.text.startswith("nearly all of the difference is in views 3 to 4 of 4")
