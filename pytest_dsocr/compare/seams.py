@@ -20,8 +20,8 @@ SHOWN_VALUES = 3
 
 SHUFFLED_ERROR = 0.1
 """Least relative error of values in other places."""
-RIGHT, RIGHT_SAMPLES = 1e-3, 6
-"""A sampled value is right up to this share of the largest difference; where rows are, this number of the first 64."""
+RIGHT, RIGHT_ROWS = 1e-3, 0.1
+"""A value is right up to this share of the largest difference; first rows are named if they are this share of all."""
 ONE_FACTOR = 0.8
 """The share of the error in the norm itself from which on one factor explains most of it."""
 SAME_SIZE = 1e-3
@@ -95,7 +95,7 @@ def _signs(actual: Seam, expected: Seam, error: float) -> Iterator[Symptom]:
         yield Symptom.SHUFFLED
     if resized > ONE_FACTOR * error and error < math.inf:
         yield Symptom.SCALED
-    if first_wrong_sample(actual, expected) >= RIGHT_SAMPLES:
+    if right_rows(actual, expected):
         yield Symptom.LATER_ROWS
 
 
@@ -111,11 +111,14 @@ def _drifts(actual: Seam, expected: Seam) -> tuple[float, float]:
     return resized, abs(actual.mean - expected.mean) / (expected.std or 1.0)
 
 
-def first_wrong_sample(actual: Seam, expected: Seam) -> int:
-    """Return how many of the first sampled values are right; they are in the order of a tensor's rows."""
-    apart = (actual.sample - expected.sample).abs()
-    wrong = (apart > RIGHT * apart.max()).nonzero()
-    return int(wrong[0]) if len(wrong) else 0
+def right_rows(actual: Seam, expected: Seam) -> int:
+    """Return how many first rows are right, if all later ones are wrong, by every value; else 0."""
+    if actual.values is None or expected.values is None or len(actual.shape) < 2:
+        return 0
+    apart = (actual.values.float() - expected.values.float()).flatten(0, -2).abs().amax(-1)
+    right = (apart <= RIGHT * apart.max()).long()
+    first = int(right.argmin())
+    return first if first >= RIGHT_ROWS * len(right) and int(right.sum()) == first < len(right) else 0
 
 
 def anatomy(actual: Seam, expected: Seam) -> Iterator[str]:
@@ -123,10 +126,8 @@ def anatomy(actual: Seam, expected: Seam) -> Iterator[str]:
     for statistic in ("mean", "std", "norm"):
         yield f"{statistic:<5}{getattr(actual, statistic):>14.6g}{getattr(expected, statistic):>14.6g} (reference)"
     apart = (actual.sample - expected.sample).abs()
-    if (first := first_wrong_sample(actual, expected)) >= RIGHT_SAMPLES and len(actual.shape) > 1:
-        position = int(sample_positions(math.prod(actual.shape))[first])
-        rows = math.prod(actual.shape[:-1])
-        yield f"right up to row {position // actual.shape[-1]} of {rows}, as far as it was sampled"
+    if first := right_rows(actual, expected):
+        yield f"right up to row {first - 1} of {math.prod(actual.shape[:-1])}"
     differing = int((apart != 0).sum())
     yield f"{differing} of {len(apart)} sampled values differ, at most by {float(apart.max()):.3g}"
     positions = sample_positions(math.prod(actual.shape))

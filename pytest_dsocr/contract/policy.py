@@ -81,8 +81,12 @@ class NgramBan:
 
     def banned(self) -> list[int]:
         """Return the tokens that may not come next, in ascending order."""
-        first = 0 if self._window is None else self._pushed - self._window
-        return sorted(token for token, at in self._followers.get(tuple(self._last), {}).items() if at >= first)
+        window = self._pushed if self._window is None else self._window
+        return sorted(token for token, back in self.distances().items() if back <= window)
+
+    def distances(self) -> dict[int, int]:
+        """Return the tokens that would repeat an n-gram, and how many tokens ago it last started."""
+        return {token: self._pushed - at for token, at in self._followers.get(tuple(self._last), {}).items()}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ the two numbers differ, vision is scattered over the wrong positions.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypedDict
@@ -174,11 +174,17 @@ def crop_count(grid: Grid) -> int:
     return 0 if columns * rows == 1 else columns * rows
 
 
-def crop_grid(width_px: int, height_px: int, tiling: Tiling) -> Grid:
+def crop_grid(width_px: int, height_px: int, tiling: Tiling, grids: Sequence[Grid] = ()) -> Grid:
     """Return the columns and rows that a page of this size is cut into; ``(1, 1)`` is no cut.
 
     It is the grid whose aspect ratio is nearest to the page's. Of equally near grids, a larger one is used if the page
     has more than half of its pixels.
+
+    Args:
+        width_px: width of the page.
+        height_px: height of the page.
+        tiling: how the model cuts pages.
+        grids: grids to choose from, if not the model's.
 
     Raises:
         DsocrError: if the page has no pixels.
@@ -187,8 +193,9 @@ def crop_grid(width_px: int, height_px: int, tiling: Tiling) -> Grid:
         raise DsocrError(f"a page of {width_px} x {height_px} has no pixels; give one that has some")
     if width_px <= tiling.crop_px and height_px <= tiling.crop_px:
         return 1, 1
-    best, least = tiling.grids[0], math.inf
-    for grid in tiling.grids:
+    grids = grids or tiling.grids
+    best, least = grids[0], math.inf
+    for grid in grids:
         columns, rows = grid
         distance = abs(width_px / height_px - columns / rows)
         more_than_half = width_px * height_px > 0.5 * tiling.crop_px**2 * columns * rows

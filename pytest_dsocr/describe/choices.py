@@ -5,6 +5,8 @@ Shapes: S steps, V tokens of the vocabulary.
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,10 +15,17 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.base.words import count
+from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.describe.description import Description
 
-LEAST = 3
-"""Smallest number of steps that a rule is derived from."""
+LEAST = 8
+"""Smallest number of steps that tokens are called drawn from."""
+LONGEST = 64
+"""Largest size of n-grams that is looked for."""
+SHORT = 2
+"""Size of n-grams up to which a single choice shows nothing."""
+ABSURD = 4.0
+"""Standard deviations by which drawn tokens are no less likely than expected."""
 FAR = 50
 """Rank of a token that no sampling would choose often: the text is not made of these tokens."""
 TIE = 1e-4
@@ -51,6 +60,11 @@ class Choices:
         found: list[int] = (self.logits.amax(-1) - own > TIE).nonzero().flatten().tolist()
         return found
 
+    @cached_property
+    def refused(self) -> frozenset[int]:
+        """Steps of ``other`` as a set."""
+        return frozenset(self.other)
+
     def rank(self, step: int) -> int:
         """Return the rank of the chosen token, 1 for the best."""
         row = self.logits[step]
@@ -73,23 +87,80 @@ def of_choices(choices: Choices, *, is_sure: bool) -> Iterator[Description]:
     if not choices.other:
         return
     yield from _of_end(choices)
+    yield from _of_ngrams(choices)
     if sorted(map(choices.rank, choices.other))[len(choices.other) // 2] > FAR:
         return
+    yield from _of_rounding(choices)
     yield from _penalised(choices)
     if is_sure and len(choices.other) >= LEAST:
         ranks = [choices.rank(step) for step in choices.other]
+        named = " to ".join(dict.fromkeys(map(str, (min(ranks), max(ranks)))))
         likely = choices.logits.softmax(-1).gather(1, torch.tensor(choices.tokens)[:, None])[choices.other, 0]
         text = (
-            f"at {len(ranks)} of {count(steps, 'step')} the token is not the best one but of rank {min(ranks)} to "
-            f"{max(ranks)} (a probability of {float(likely.median()):.2g} in the median), as if drawn"
+            f"at {len(ranks)} of {count(steps, 'step')} the token is not the best one but of rank {named} "
+            f"(a probability of {float(likely.median()):.2g} in the median), as if drawn"
         )
         warmth = min(WARMTHS, key=lambda one: abs(_expected(choices.logits, one) - len(ranks)))
-        yield Description("drawn", f"{text} at a temperature of about {warmth:g}", 1.0, steps)
+        if _is_likely(choices, warmth):
+            yield Description("drawn", f"{text} at a temperature of about {warmth:g}", 1.0, steps)
 
 
 def _expected(logits: Tensor, warmth: float) -> float:
     """Return the expected number of tokens that are not the best if they are drawn."""
     return float((1 - (logits / warmth).softmax(-1).amax(-1)).sum())
+
+
+def _is_likely(choices: Choices, warmth: float) -> bool:
+    """Return whether the tokens are about as likely as drawn ones are expected to be."""
+    logs = (choices.logits.double() / warmth).log_softmax(-1)
+    chances, known = logs.exp(), logs.nan_to_num(neginf=0.0)
+    mean, square = ((chances * known**power).sum(-1) for power in (1, 2))
+    own = float(logs.gather(1, torch.tensor(choices.tokens)[:, None]).sum())
+    spread = math.sqrt(float((square - mean.square()).sum()))
+    return own >= float(mean.sum()) - ABSURD * spread
+
+
+def _of_rounding(choices: Choices) -> Iterator[Description]:
+    """Yield the dtype in which every chosen token is the best one or tied with it."""
+    for dtype in (torch.float16, torch.bfloat16):
+        rounded = choices.logits.to(dtype)
+        own = rounded.gather(1, torch.tensor(choices.tokens)[:, None])[:, 0]
+        if bool((own == rounded.amax(-1)).all()):
+            name = str(dtype).removeprefix("torch.")
+            text = f"at {count(len(choices.other), 'step')} the token is one of several best ones in {name}"
+            yield Description("tied", f"{text}: as if the logits were rounded to it", 1.0, len(choices.tokens))
+
+
+def _of_ngrams(choices: Choices) -> Iterator[Description]:
+    """Yield the longest n-grams that explain all choices if they may not repeat, with their window."""
+    for size in range(LONGEST, 0 if len(choices.other) > 1 else SHORT, -1):
+        ban, needed, allowed = NgramBan(size, choices.before), 0, sys.maxsize
+        for step, token in enumerate(choices.tokens):
+            best = choices.best[step]
+            back = ban.distances()
+            if step in choices.refused:
+                needed = max(needed, back.get(best, sys.maxsize))
+            allowed = min(allowed, back.get(token, sys.maxsize) - 1)
+            ban.push(token)
+        if needed <= allowed and _is_greedy(choices, size, needed):
+            reach = "any number of" if allowed >= sys.maxsize - 1 else f"{allowed:,}"
+            within = " to ".join(dict.fromkeys((f"{needed:,}", reach)))
+            at = f"at {count(len(choices.other), 'step')} of {len(choices.tokens):,} the best token is not chosen"
+            text = f"{at}: as if n-grams of {size} may not repeat within {within} tokens, which explains every choice"
+            yield Description("ngrams", text, 1.0, len(choices.tokens))
+            return
+
+
+def _is_greedy(choices: Choices, size: int, window: int) -> bool:
+    """Return whether each token is the best one that does not repeat an n-gram."""
+    ban = NgramBan(size, choices.before, window)
+    for step, token in enumerate(choices.tokens):
+        row = choices.logits[step].clone()
+        row[ban.banned()] = -torch.inf
+        if float(row.max() - row[token]) > TIE:
+            return False
+        ban.push(token)
+    return True
 
 
 def _of_end(choices: Choices) -> Iterator[Description]:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.pair import RowPair, halves, named, share, simplest
 from pytest_dsocr.describe.weights import of_weights
 from pytest_dsocr.layers.experts import MixtureOfExperts
@@ -60,7 +60,7 @@ class Mixed:
 
 def describe_experts(mixed: Mixed) -> Description | None:
     """Return the experts that differ or the sum of outputs that was returned; None if neither explains it."""
-    return simplest((*_of_sums(mixed), *_of_few(mixed), *of_weights(mixed)))
+    return simplest((*_of_sums(mixed), *_of_counts(mixed), *_of_few(mixed), *of_weights(mixed)))
 
 
 def _of_sums(mixed: Mixed) -> Iterator[Description]:
@@ -78,7 +78,6 @@ def _of_sums(mixed: Mixed) -> Iterator[Description]:
     text = f"the shared experts count {of_shared:.3g} times, and the routed ones {of_routed:.3g} times"
     predicted = mixed.before.float().cpu() + of_shared * shared + of_routed * routed
     yield Description("experts", text, share(pair, predicted[None], test), int(test.sum()))
-    yield from _of_counts(mixed)
     weights = mixed.routed[1].sum(1, keepdim=True).float().cpu()
     predicted = mixed.before.float().cpu() + shared + routed / weights
     text = "the weights of each token's experts are divided by their sum"
@@ -86,21 +85,28 @@ def _of_sums(mixed: Mixed) -> Iterator[Description]:
 
 
 def _of_counts(mixed: Mixed) -> Iterator[Description]:
-    """Yield other numbers of experts of a token, on a few tokens."""
-    tokens = mixed.pair.differing[0].nonzero().flatten()[:MOST_COUNTED]
-    if len(tokens) < LEAST_TOKENS:
+    """Yield another number of experts of each token, found on a few tokens and verified on all."""
+    every = torch.arange(len(mixed.tokens))
+    few = every[:: max(1, len(every) // MOST_COUNTED)]
+    if len(few) < LEAST_TOKENS:
         return
-    right = mixed.experts.gate.experts_per_token
-    scores = F.linear(mixed.tokens[tokens].float(), mixed.experts.gate.weight.float()).softmax(-1).cpu()
-    outs = torch.stack([mixed.output_of(k, tokens).float().cpu() for k in range(scores.shape[1])], 1)
+    gate = mixed.experts.gate
+    right = gate.experts_per_token
+    scores = F.linear(mixed.tokens.float(), gate.weight.float()).softmax(-1)
     for count in range(1, min(2 * right, scores.shape[1]) + 1):
         if count == right:
             continue
-        weights = torch.zeros_like(scores).scatter(1, scores.topk(count).indices, 1.0) * scores
-        routed = (weights[..., None] * outs).sum(1) * mixed.experts.gate.scale
-        predicted = mixed.before[tokens].float().cpu() + mixed.shared[tokens].float().cpu() + routed
-        text = f"each token has {count} expert{'s' * (count > 1)} instead of {right}"
-        yield Description("experts", text, share(mixed.pair.only(tokens), predicted[None]), len(tokens))
+        for tokens in (few, every):
+            weights, chosen = scores[tokens].topk(count)
+            outs = mixed.experts.run_looped(mixed.tokens[tokens], chosen).float().unflatten(0, chosen.shape)
+            routed = (weights[..., None] * outs).sum(1).cpu() * gate.scale
+            predicted = mixed.before[tokens].float().cpu() + mixed.shared[tokens].float().cpu() + routed
+            explained = share(mixed.pair.only(tokens), predicted[None])
+            if explained < ENOUGH:
+                break
+        else:
+            text = f"each token has {count} expert{'s' * (count > 1)} instead of {right}"
+            yield Description("experts", text, explained, len(every))
 
 
 def _of_few(mixed: Mixed) -> Iterator[Description]:

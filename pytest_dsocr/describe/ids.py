@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from PIL import Image
@@ -147,13 +148,14 @@ def of_counts(actual: int, preset: Preset, grid: Grid) -> Iterator[Description]:
     yield Description("anatomy", f"{named} for a grid of {columns_rows}", 0.0, expected)
 
 
-def of_rule(actual: Mapping[tuple[int, int], Grid], tiling: Tiling) -> Iterator[Description]:
-    """Yield the number in the rule for grids that leads to those of all pages: a size of crops, or of a smaller page.
+def of_rule(actual: Mapping[tuple[int, int], Grid], preset: Preset) -> Iterator[Description]:
+    """Yield the number in the rule for grids that leads to those of all pages: a size of crops or pages, or a bound.
 
     Args:
         actual: the subject's grid by the width and height of a page.
-        tiling: how the model cuts pages.
+        preset: how the model cuts pages.
     """
+    tiling = preset.tiling
     for crop_px in CROPS_PX:
         rule = replace(tiling, crop_px=crop_px)
         if all(crop_grid(*size, rule) == grid for size, grid in actual.items()):
@@ -172,6 +174,33 @@ def of_rule(actual: Mapping[tuple[int, int], Grid], tiling: Tiling) -> Iterator[
         if all(crop_grid(*_within(size, limit), tiling) == grid for size, grid in actual.items()):
             text = f"the grids are those of pages shrunk to at most {limit:,} px a side"
             yield Description("grid", text, 1.0, len(actual))
+
+    for words, measure in _measures(preset).items():
+        values = sorted({*map(measure, tiling.grids)})
+        fit = [one for one in values[:-1] if _is_bound(actual, tiling, measure, one)]
+        if fit:
+            above = values[values.index(fit[-1]) + 1]
+            text = f"the grids are those with at most {fit[0]:,} {words}; none is chosen that has {above:,} or more"
+            yield Description("grid", text, 1.0, len(actual))
+
+
+def _measures(preset: Preset) -> Mapping[str, Callable[[Grid], int]]:
+    """Return sizes of a grid that a port may bound, by their words."""
+    return {
+        "image tokens": lambda grid: image_token_count(preset, grid),
+        "crops": math.prod,
+        "columns": lambda grid: grid[0],
+        "rows": lambda grid: grid[1],
+        "crops along a side": max,
+    }
+
+
+def _is_bound(
+    actual: Mapping[tuple[int, int], Grid], tiling: Tiling, measure: Callable[[Grid], int], most: int
+) -> bool:
+    """Return whether every page has the nearest grid of those within a bound."""
+    grids = [one for one in tiling.grids if measure(one) <= most]
+    return all(crop_grid(*size, tiling, grids) == grid for size, grid in actual.items())
 
 
 def _tied(size: tuple[int, int], tiling: Tiling, rule: Tiling) -> Grid:

@@ -7,15 +7,52 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from pytest_dsocr.contract.presets import Grid
+from pytest_dsocr.contract.presets import Grid, Layout
 from pytest_dsocr.describe.pair import RowPair
 
 IN_FEWER_BITS = 2e-2
 """Relative error of a row in bfloat16 or float16 that is mere rounding."""
+
+LOGIT = "logit"
+"""Name of a row of logits, which have no place on the page."""
+
+
+@dataclass(frozen=True)
+class ImageTokens:
+    """Layout of an image's tokens in the prompt."""
+
+    grid: Grid
+    """Columns and rows of crops."""
+    crop: int
+    """Tokens along a crop's side."""
+    page: int
+    """Tokens along the side of the page's view."""
+    layout: Layout
+
+    @property
+    def of_crops(self) -> int:
+        """Number of the crops' tokens, which come first."""
+        return self.layout.crop_tokens(self.crop, self.grid)
+
+    @property
+    def count(self) -> int:
+        """Number of all tokens."""
+        return self.of_crops + self.layout.page_tokens(self.page)
+
+    @property
+    def crop_width(self) -> int:
+        """Tokens of a line of crops, with its end."""
+        return self.crop * (self.grid[0] if self.layout.mosaic else 1) + self.layout.newlines
+
+    @property
+    def page_width(self) -> int:
+        """Tokens of a line of the page, with its end."""
+        return self.page + self.layout.newlines
 
 
 def pair_of(
@@ -24,7 +61,7 @@ def pair_of(
     *,
     channels_last: bool,
     image: Tensor | None = None,
-    crops: Grid | None = None,
+    tokens: ImageTokens | None = None,
     given: Tensor | None = None,
 ) -> RowPair:
     """Return two tensors of a stage as rows.
@@ -34,7 +71,7 @@ def pair_of(
         expected: the expected one, of any shape.
         channels_last: whether a tensor of four axes has its channels last, as inside of SAM.
         image: of a prompt's tensor, the mask of the image's tokens ``[S]``.
-        crops: of an image's tokens as they are put into the prompt, columns and rows of crops.
+        tokens: layout of an image's tokens, if the tensor holds them as they are put into the prompt.
         given: input of the block.
     """
     own, right = (_rows(one, channels_last) for one in (actual, expected))
@@ -43,12 +80,12 @@ def pair_of(
     places: Mapping[str, Tensor] = {}
     if image is not None:
         grid, places, noun = None, _of_prompt(image), "token"
-    elif crops is not None and right.shape[0] == 1:
-        grid, places, noun = None, _of_image(right.shape[1], crops), "token"
+    elif tokens is not None and right.shape[:2] == (1, tokens.count):
+        grid, places, noun = None, _of_image(tokens), "token"
     elif grid is not None and right.shape[1] == grid[0] * grid[1] + 1:
         places = {"the class token": torch.arange(right.shape[1]) == 0}
     elif expected.ndim == 1:
-        own, right, noun = own.mT, right.mT, "logit"
+        own, right, noun = own.mT, right.mT, LOGIT
     known = {name: mask for name, mask in places.items() if len(mask) == right.shape[1]}
     block_input = _rows(given, channels_last) if given is not None and given.shape == expected.shape else None
     return RowPair(own, right, noun, grid, known, block_input, noise)
@@ -86,34 +123,22 @@ def _of_prompt(image: Tensor) -> Mapping[str, Tensor]:
     return {name: mask.cpu() for name, mask in named.items() if mask.any()}
 
 
-def _of_image(count: int, crops: Grid) -> Mapping[str, Tensor]:
-    """Return the rows of an image's tokens: its crops as one page, the page, the ends of their lines, the separator."""
-    if (sides := image_sides(count, crops)) is None:
-        return {}
-    side, page = sides
-    left = count - page * (page + 1) - 1
-    columns = crops[0]
-    at = torch.arange(count)
-    of_crops, separator = at < left, at == count - 1
-    ends = of_crops & (at % (side * columns + 1) == side * columns)
-    page_ends = ~of_crops & ~separator & ((at - left) % (page + 1) == page)
+def _of_image(image: ImageTokens) -> Mapping[str, Tensor]:
+    """Return the rows of an image's tokens: its crops, the page, the ends of their lines, the separator."""
+    left = image.of_crops
+    at = torch.arange(image.count)
+    of_crops, separator = at < left, at == image.count - 1
+    of_page = ~of_crops & ~separator
+    ends, page_ends = torch.zeros_like(of_crops), torch.zeros_like(of_page)
+    if image.layout.newlines:
+        ends = of_crops & (at % image.crop_width == image.crop_width - 1)
+        page_ends = of_page & ((at - left) % image.page_width == image.page_width - 1)
     named = {
         "the ends of all lines": ends | page_ends,
         "the crops' tokens": of_crops,
-        "the page's tokens": ~of_crops & ~separator,
+        "the page's tokens": of_page,
         "the ends of the crops' lines": ends,
         "the ends of the page's lines": page_ends,
         "the separator": separator,
     }
     return {name: mask for name, mask in named.items() if mask.any()}
-
-
-def image_sides(count: int, crops: Grid) -> tuple[int, int] | None:
-    """Return the tokens along a crop's side and the page's; a side is 0 without crops. Return None for other counts."""
-    columns, rows = crops
-    for page in range(math.isqrt(count), 1, -1):
-        left = count - page * (page + 1) - 1
-        side = next((k for k in range(1, page + 1) if left == k * rows * (k * columns + 1)), 0)
-        if left == 0 or (side and (columns, rows) != (1, 1)):
-            return side, page
-    return None

@@ -24,8 +24,11 @@ EXACT = 0.98
 LEAST_SEEN = 4
 """Number of pixels from which on a level's value is known."""
 LEAST_LEVELS = 8
+SHOWN = 5
 STEP_OF_VALUE = 2**-8
 """Rounding of a bfloat16 value, relative to it."""
+LEAST_SHIFT = 0.05
+"""Difference in levels below which a shift of all levels says nothing."""
 STEEP = 5e-3
 """Difference of a slope from 1 that is mere rounding."""
 
@@ -87,6 +90,8 @@ def _line(level: Tensor, value: Tensor) -> str | None:
     if abs(slope - 1) < STEEP and cut and abs(offset) < 2 * CLOSE:
         return f"the levels are {cut}"
     if abs(slope - 1) < STEEP:
+        if _mean(value - level) < LEAST_SHIFT:
+            return None
         way = "higher" if offset > 0 else "lower"
         return ", ".join(filter(None, (f"every level is {_mean(value - level):.3g} {way}", cut)))
     return ", ".join(filter(None, (_normalised(slope, offset), cut)))
@@ -123,6 +128,7 @@ def _gamma(level: Tensor, value: Tensor) -> str | None:
 
 
 def _shown(level: Tensor, value: Tensor) -> str:
-    places = torch.linspace(0, len(level) - 1, 5).long()
+    """Name the levels that change most."""
+    places = (value - level).abs().argsort(descending=True)[:SHOWN].sort().values
     shown = ", ".join(f"{int(level[k])} is {float(value[k]):.4g}" for k in places)
     return f"a function of the level alone: {shown}"

@@ -49,7 +49,7 @@ def reordered_views(pair: RowPair) -> Description | None:
     source = _matched(flat.actual[0], flat.expected[0])
     if source is None or (source < 0).any() or source.equal(torch.arange(count)):
         return None
-    shown = ", ".join(map(str, source.tolist()))
+    shown = ", ".join(str(one + 1) for one in source.tolist())
     text = f"the {count} views are in another order: they hold the expected views {shown}"
     return Description("reordered", text, share(pair, pair.expected[source]), count)
 

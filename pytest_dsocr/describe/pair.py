@@ -18,6 +18,8 @@ LEAST_OF_LARGEST = 0.01
 """Difference of a row, relative to the largest one, from which on the row differs."""
 SEED = 48
 TINY = 1e-30
+ONE = ("one of ", "view ", "channel ")
+"""First words of a name of one row."""
 EXACT = 0.99
 """Share of a difference from which on no other relation is looked for."""
 
@@ -51,10 +53,16 @@ class RowPair:
 
     @property
     def differing(self) -> Tensor:
-        """Rows that differ by more than rounding, ``[B, N]``."""
+        """Rows that differ by more than rounding and by a share of the largest difference, ``[B, N]``."""
         rows = self.apart.norm(dim=-1)
         least = torch.maximum(LEAST_OF_LARGEST * rows.max(), self.noise * self.expected.norm(dim=-1))
         differ: Tensor = rows > least
+        return differ
+
+    @property
+    def not_equal(self) -> Tensor:
+        """Rows that differ by more than rounding, however little next to the largest difference, ``[B, N]``."""
+        differ: Tensor = self.apart.norm(dim=-1) > self.noise * self.expected.norm(dim=-1)
         return differ
 
     def meaning(self, row: int) -> str:
@@ -137,6 +145,25 @@ def joined(parts: Sequence[str]) -> str:
 def named(noun: str, numbers: Sequence[int]) -> str:
     """Return a noun with its numbers, such as ``rows 3 and 7``."""
     return f"{noun}{'s' * (len(numbers) != 1)} {ranges(numbers)}"
+
+
+def views_named(places: Sequence[int]) -> str:
+    """Return views by their numbers from 1 on, of places from 0 on."""
+    return named("view", [one + 1 for one in places])
+
+
+def confined_to(pair: RowPair, inside: Tensor, words: str) -> str:
+    """Say that a difference is in some rows, and only in these if all others are equal; empty if it is not.
+
+    Args:
+        pair: two tensors of one shape.
+        inside: mask of the rows ``[B, N]``.
+        words: name of the rows.
+    """
+    if not (pair.not_equal & ~inside).any():
+        return f"only {words} differ{'s' * words.startswith(ONE)}"
+    kept = float(pair.apart[inside].square().sum() / pair.apart.square().sum().clamp_min(TINY))
+    return f"nearly all of the difference is in {words}" if kept >= EXACT else ""
 
 
 def times(number: int) -> str:

@@ -12,15 +12,18 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-from pytest_dsocr.describe import bars, levels, spectrum
+from pytest_dsocr.describe import bars, distinct, levels, spectrum
 from pytest_dsocr.describe.description import ENOUGH, Description
-from pytest_dsocr.describe.pair import named, simplest
+from pytest_dsocr.describe.pair import simplest, views_named
 from pytest_dsocr.describe.resizing import Source, resized
 
 COLOURS = ("red", "green", "blue")
 MOST_SHIFT_PX = 40
 """Largest shift of a view that is looked for."""
 LEAST_PX = 16
+FEW = 0.1
+"""Share of differences up to which they count as exceptions."""
+HALF_OF_ALL = 0.5
 LEAST_COLOUR = 16
 """Difference between the levels of a pixel's colours from which on it is not grey."""
 
@@ -68,16 +71,18 @@ def describe_pixels(
         return None
     if (unrounded := _unrounded(own, right)) is not None:
         return unrounded
+    if (fewer := simplest(distinct.relations(own, right))) is not None:
+        return fewer
     views = Views(_levels(own), _levels(right))
     if (found := simplest(_relations(views, grid, source))) is not None:
         return found
-    differing = views.apart.abs().amax(dim=(1, 2, 3)) > levels.HALF
+    differing = views.apart.abs().amax(dim=(1, 2, 3)) > levels.OF_ROUNDING
     places = differing.nonzero().flatten().tolist()
     if not 0 < len(places) < len(differing):
         return _anatomy(views)
     part = views.only(places)
     inner = simplest(_relations(part)) or _anatomy(part)
-    which = f"only {named('view', places)} of {len(differing)} differ{'s' * (len(places) == 1)}"
+    which = f"only {views_named(places)} of {len(differing)} differ{'s' * (len(places) == 1)}"
     return Description(inner.kind, f"{which}: {inner.text}", inner.share, inner.cases)
 
 
@@ -97,7 +102,7 @@ def _of_other_shape(actual: Tensor, expected: Tensor) -> Description:
     if actual.shape[1:] == expected.shape[1:]:
         source = [_same(one, expected) for one in actual]
         known = [one for one in source if one is not None]
-        text = f"{count[0]} views instead of {count[1]}; they are the expected {named('view', known)}"
+        text = f"{count[0]} views instead of {count[1]}; they are the expected {views_named(known)}"
         if len(known) == len(source):
             return Description("left-out", text, 1.0, actual.numel())
         return Description("shape", f"{count[0]} views instead of {count[1]}, of which {len(known)} are expected", 0.0)
@@ -158,7 +163,7 @@ def _reordered(views: Views, grid: tuple[int, int]) -> Description | None:
     source = torch.cdist(own, right).argmin(1)
     if source.equal(torch.arange(count)):
         return None
-    shown = ", ".join(map(str, source.tolist()))
+    shown = ", ".join(str(one + 1) for one in source.tolist())
     text = f"the {count} views are in another order: they hold the expected views {shown}"
     columns, rows = grid
     if columns * rows == count and source.equal(torch.arange(count).view(rows, columns).T.flatten()):
@@ -251,8 +256,18 @@ def _anatomy(views: Views) -> Description:
         parts.append(where)
     if (moved := _quarters(views)) is not None:
         parts.append(moved)
-    parts.append(spectrum.compared(views.actual, views.expected))
+    parts += filter(None, (_signs(views), spectrum.compared(views.actual, views.expected)))
     return Description("anatomy", "; ".join(parts), 0.0, int(differing.sum()))
+
+
+def _signs(views: Views) -> str:
+    """Say that nearly all differences are in one direction; empty if they are not."""
+    differing = views.apart[views.apart.abs() > levels.HALF]
+    brighter = float((differing > 0).float().mean()) if len(differing) >= LEAST_PX else HALF_OF_ALL
+    if min(brighter, 1 - brighter) > FEW:
+        return ""
+    way, share = ("brighter", brighter) if brighter > HALF_OF_ALL else ("darker", 1 - brighter)
+    return f"{way} at {share:.0%} of them"
 
 
 def _where(differing_HW: Tensor) -> str | None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.describe.description import ENOUGH
-from pytest_dsocr.describe.pair import RowPair, named, ranges
+from pytest_dsocr.describe.pair import RowPair, confined_to, named, ranges, views_named
 
 MOST_ROWS = 0.6
 """Share of the rows up to which a difference is confined to them."""
@@ -44,17 +44,22 @@ def confined(pair: RowPair) -> Confinement | None:
         return None
     found = rows.nonzero().flatten().tolist()
     named = next(_named(rows, pair), None)
-    which = f"{count} of {every} {pair.noun}s differ" if count > 1 else f"one of {every} {pair.noun}s differs"
+    which = f"{count if count > 1 else 'one'} of {every} {pair.noun}s"
     within = next((f"inside of {name}, " for name, mask in pair.places.items() if not (rows & ~mask).any()), "")
     where = named or f"{within}{ranges(found)}"
-    return Confinement(f"only {which}: {where}", rows, named is not None)
+    text = confined_to(pair, rows.expand_as(pair.differing), which)
+    return Confinement(f"{text}: {where}", rows, named is not None) if text else None
 
 
-def views(pair: RowPair) -> list[int]:
-    """Return the views that differ, if others do not."""
+def views(pair: RowPair) -> tuple[str, list[int]] | None:
+    """Return the views that differ, in words and as places, if others do not."""
     views_differ = pair.differing.any(1)
     found: list[int] = views_differ.nonzero().flatten().tolist()
-    return found if 0 < len(found) < len(views_differ) else []
+    if not 0 < len(found) < len(views_differ):
+        return None
+    inside = views_differ[:, None].expand_as(pair.differing)
+    text = confined_to(pair, inside, f"{views_named(found)} of {len(views_differ)}")
+    return (text, found) if text else None
 
 
 def channels(pair: RowPair) -> tuple[str, Tensor] | None:
@@ -75,7 +80,11 @@ def channels(pair: RowPair) -> tuple[str, Tensor] | None:
         return None
     mask = torch.zeros(len(energy), dtype=torch.bool)
     mask[chosen] = True
-    return f"only {named('channel', chosen.tolist())} of {len(energy)} differ{'s' * (count == 1)}", mask
+    which = f"{named('channel', chosen.tolist())} of {len(energy)}"
+    size = pair.noise * pair.expected.flatten(0, 1).norm(dim=1)
+    if (apart[:, ~mask].sum(1).sqrt() > size).any():
+        return f"nearly all of the difference is in {which}", mask
+    return f"only {which} differ{'s' * (count == 1)}", mask
 
 
 def _named(rows: Tensor, pair: RowPair) -> Iterator[str]:
@@ -128,10 +137,10 @@ def _in_plane(rows: Tensor, grid: tuple[int, int]) -> Iterator[str]:
 
 def anatomy(pair: RowPair) -> str:
     """Return where and how much two tensors differ, in words."""
-    rows, every = pair.differing, pair.differing.numel()
+    rows, every = pair.not_equal, pair.not_equal.numel()
     size = pair.apart.norm(dim=-1) / pair.expected.norm(dim=-1).clamp_min(1e-30)
     view, row = divmod(int(pair.apart.norm(dim=-1).argmax()), rows.shape[1])
-    of_view = f" of view {view}" if len(rows) > 1 else ""
+    of_view = f" of view {view + 1}" if len(rows) > 1 else ""
     parts = [
         f"relative error {pair.error:.2g}",
         f"{int(rows.sum())} of {every} {pair.noun}s differ, by {float(size[rows].median()):.2g} in the median",

@@ -6,16 +6,19 @@ Shapes: N views, 3 colours, H x W pixels.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
-from pytest_dsocr.contract.image import global_view
+from pytest_dsocr.contract.image import GREY, global_view
 from pytest_dsocr.contract.presets import Grid, Preset, crop_count
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.distinct import BITS, FORMS, Held, said
 from pytest_dsocr.describe.ids import LIMITS_PX
 
 FILTERS = ("bicubic", "lanczos", "bilinear", "box", "nearest", "hamming")
@@ -23,6 +26,30 @@ NO_CROPS = (1, 1)
 FITTED = 1
 """Colour by which a way is chosen: green."""
 TINY = 1e-9
+WHOLE = 8
+"""Bits of a level that is right."""
+
+
+class Light(NamedTuple):
+    """A space of brightness in which pages are resized by mistake, between 0 and 1."""
+
+    text: str
+    of_level: Callable[[Tensor], Tensor]
+    to_level: Callable[[Tensor], Tensor]
+
+
+def _power(text: str, gamma: float) -> Light:
+    return Light(text, lambda x: x**gamma, lambda x: x ** (1 / gamma))
+
+
+LIGHTS = (
+    Light(
+        "linear light: sRGB's curve is undone before, and applied again after",
+        lambda x: torch.where(x <= 0.04045, x / 12.92, ((x + 0.055) / 1.055) ** 2.4),
+        lambda x: torch.where(x <= 0.0031308, x * 12.92, 1.055 * x ** (1 / 2.4) - 0.055),
+    ),
+    *(_power(f"a power of {gamma:g} of its levels", gamma) for gamma in (1.8, 2.0, 2.2, 2.4, 1 / 2.2)),
+)
 
 
 class Source(NamedTuple):
@@ -41,12 +68,14 @@ class _Way(NamedTuple):
     """The page that is seen."""
     grid: Grid
     """Columns and rows of its crops."""
+    light: Light | None = None
+    """Space in which the page is resized, if it is not that of its levels."""
 
 
 def resized(actual: Tensor, expected: Tensor, source: Source) -> Description | None:
     """Describe views of a page that was resized before, by the way that comes nearest.
 
-    The way is found on one colour, and verified on all.
+    The way is found on even lines of one colour, and verified on odd lines of all.
 
     Args:
         actual: the subject's levels ``[N, 3, H, W]``.
@@ -55,10 +84,13 @@ def resized(actual: Tensor, expected: Tensor, source: Source) -> Description | N
     """
 
     def left(way: _Way) -> float:
-        made = _made(way, way.page.split()[FITTED], source)
-        return float((actual[:, FITTED] - made).norm()) if made.shape == actual[:, FITTED].shape else math.inf
+        return _left(actual, _made(way, way.page.split()[FITTED], source), FITTED)
 
     found = [(left(way), way) for way in _of_source(source)]
+    if actual.shape == expected.shape:
+        grid = NO_CROPS if source.is_view else source.preset.grid(*source.page.size)
+        ways = [_Way(f"the page is resized in {one.text}", source.page, grid, one) for one in LIGHTS]
+        found += [(left(way), way) for way in (*ways, *_of_bits(actual, expected, source, grid))]
     limits = [
         (left(way), limit, way)
         for limit in LIMITS_PX
@@ -76,8 +108,37 @@ def resized(actual: Tensor, expected: Tensor, source: Source) -> Description | N
         return None
     made = torch.stack([_made(way, one, source) for one in way.page.split()], 1)
     right = expected if expected.shape == actual.shape else actual.mean()
-    share = 1 - float((actual - made).norm() / (actual - right).norm().clamp_min(TINY))
+    share = 1 - float((actual - made)[..., 1::2, :].norm() / (actual - right)[..., 1::2, :].norm().clamp_min(TINY))
     return Description("resized", way.text, max(0.0, share), actual.numel())
+
+
+def _left(actual: Tensor, made: Tensor, colour: int) -> float:
+    """Return the difference that is left on the even lines of a colour."""
+    own = actual[:, colour]
+    return float((own - made)[..., ::2, :].norm()) if made.shape == own.shape else math.inf
+
+
+def _of_bits(actual: Tensor, expected: Tensor, source: Source, grid: Grid) -> Iterator[_Way]:
+    """Yield the page with levels of fewer bits; the bits of each colour are those that come nearest."""
+    bands = source.page.split()
+    largest = (actual - expected).abs().amax((0, 2, 3)).tolist()
+
+    def held(colour: int, bits: int, form: Held) -> Image.Image:
+        band = bands[colour]
+        levels = form(_levels(band), bits).to(torch.uint8) if bits < WHOLE else None
+        return band if levels is None else Image.frombytes("L", band.size, bytes(levels.numpy()))
+
+    def left(colour: int, bits: int) -> float:
+        return _left(actual, _made(_Way("", source.page, grid), held(colour, bits, FORMS[""]), source), colour)
+
+    bits = [WHOLE, WHOLE, WHOLE]
+    for k, top in enumerate(largest):
+        near = [one for one in BITS if top / 3 <= 2 ** (WHOLE - one) <= 2 * top]
+        bits[k] = min(near, key=partial(left, k), default=WHOLE)
+    if min(bits) < WHOLE:
+        for words, form in FORMS.items():
+            page = Image.merge("RGB", [held(k, one, form) for k, one in enumerate(bits)])
+            yield _Way(f"in the page, before it is resized, {said(bits, words)}", page, grid)
 
 
 def _of_source(source: Source) -> Iterator[_Way]:
@@ -102,11 +163,28 @@ def _shrunk(source: Source, limit: int, method: str) -> _Way:
 
 def _made(way: _Way, band: Image.Image, source: Source) -> Tensor:
     """Return the levels of one colour, ``[N, H, W]``."""
+    if way.light is not None:
+        lit = way.light.of_level(_levels(band) / 255)
+        band = Image.fromarray(lit.numpy())
     if source.is_view:
-        return _levels(global_view(band, source.preset))[None]
+        return _seen(way, _viewed(way, band, source.preset))[None]
     (columns, rows), side = way.grid, source.preset.tiling.crop_px
-    tiles = _levels(band.resize((columns * side, rows * side))).view(rows, side, columns, side)
+    tiles = _seen(way, band.resize((columns * side, rows * side))).view(rows, side, columns, side)
     return tiles.transpose(1, 2).reshape(-1, side, side)
+
+
+def _viewed(way: _Way, band: Image.Image, preset: Preset) -> Image.Image:
+    if way.light is None or preset.is_squashed:
+        return global_view(band, preset)
+    grey = float(way.light.of_level(torch.tensor(GREY[0] / 255)))
+    return ImageOps.pad(band, (preset.view_size,) * 2, color=grey)  # type: ignore[arg-type]
+
+
+def _seen(way: _Way, band: Image.Image) -> Tensor:
+    if way.light is None:
+        return _levels(band)
+    lit = torch.from_numpy(np.asarray(band).copy())
+    return (way.light.to_level(lit.clamp(0, 1)) * 255).round()
 
 
 def _levels(band: Image.Image) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.describe.pair import RowPair, halves, named, share
+from pytest_dsocr.describe.pair import RowPair, halves, named, share, views_named
 from pytest_dsocr.describe.rounding import FORMS, Form
 
 LEAST_ROWS = 16
@@ -39,7 +39,8 @@ def zero(pair: RowPair) -> Iterator[Description | None]:
         empty, there = (~one.abs().amax(axes, keepdim=True).bool() for one in (actual, pair.expected))
         found = empty & ~there
         if found.any():
-            which = named(noun, found.flatten().nonzero().flatten().tolist())
+            places = found.flatten().nonzero().flatten().tolist()
+            which = views_named(places) if noun == "view" else named(noun, places)
             place = next((name for name, mask in pair.places.items() if mask.equal(found.flatten())), "")
             verb = "is" if int(found.sum()) == 1 else "are"
             text = f"{which} of {found.numel()}{f', {place},' if place else ''} {verb} zero"

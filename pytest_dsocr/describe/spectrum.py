@@ -13,7 +13,7 @@ SIDE = 5
 BANDS = ((0.125, 0.25), (0.25, 0.375), (0.375, 0.5))
 """Ranges of frequencies, in cycles for each pixel."""
 ALIKE = 0.05
-"""Largest change of a band's power that counts as none."""
+"""Largest change of a band's amplitude that counts as none."""
 MOST_PIXELS = 400_000
 
 
@@ -54,21 +54,35 @@ def filtered(actual: Tensor, expected: Tensor) -> Description | None:
 
 
 def compared(actual: Tensor, expected: Tensor) -> str:
-    """Say which frequencies have more or less power than expected, ``[N, 3, H, W]``."""
-    ratios = [_power(actual, band) / max(_power(expected, band), 1e-12) for band in BANDS]
-    shown = ", ".join(f"{one:.2g}" for one in ratios)
-    words = "of other sharpness"
-    if all(abs(one - 1) < ALIKE for one in ratios):
-        words = "as sharp"
-    elif max(ratios) < 1 + ALIKE:
-        words = "smoother"
-    elif min(ratios) > 1 - ALIKE:
-        words = "sharper, or aliased"
-    return f"the picture is {words}: {shown} times the expected power at low, middle and high frequencies"
+    """Say whether a picture is smoother or sharper than expected, ``[N, 3, H, W]``; empty if its colours disagree.
+
+    A smoother picture has its own high frequencies weaker, a sharper one stronger: the gain falls or rises. Power
+    without a gain is something else that is added, as by few levels.
+    """
+    kinds = {_kind(actual[:, k], expected[:, k]) for k in range(actual.shape[1])}
+    if len(kinds) != 1 or not (words := kinds.pop()):
+        return ""
+    gains = ", ".join(f"{_gain(actual, expected, band):.2g}" for band in BANDS)
+    return f"the picture is {words}: {gains} times the expected one at low, middle and high frequencies"
 
 
-def _power(views: Tensor, band: tuple[float, float]) -> float:
-    height, width = views.shape[-2:]
-    power = torch.fft.rfft2(views.mean(1)).abs().pow(2).sum(0)
+def _kind(actual: Tensor, expected: Tensor) -> str:
+    """Return how one colour's frequencies are changed; empty if in no single way."""
+    low, middle, high = (_gain(actual[:, None], expected[:, None], band) for band in BANDS)
+    if max(abs(one - 1) for one in (low, middle, high)) < ALIKE:
+        return "as sharp"
+    if low < 1 + ALIKE and low - middle > ALIKE / 2 and middle - high > 0:
+        return "smoother"
+    if low > 1 - ALIKE and middle - low > ALIKE / 2 and high - middle > 0:
+        return "sharper, or aliased"
+    return ""
+
+
+def _gain(actual: Tensor, expected: Tensor, band: tuple[float, float]) -> float:
+    """Return the factor of the expected amplitudes that comes nearest to the subject's, in a band."""
+    height, width = actual.shape[-2:]
+    own, right = (torch.fft.rfft2(views.mean(1)) for views in (actual, expected))
     radius = (torch.fft.fftfreq(height)[:, None].pow(2) + torch.fft.rfftfreq(width)[None].pow(2)).sqrt()
-    return float(power[(radius >= band[0]) & (radius < band[1])].sum())
+    inside = (radius >= band[0]) & (radius < band[1])
+    both, power = (own * right.conj()).real.sum(0)[inside].sum(), right.abs().pow(2).sum(0)[inside].sum()
+    return float(both / power.clamp_min(1e-12))

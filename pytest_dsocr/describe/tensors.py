@@ -79,9 +79,9 @@ def _relations(pair: RowPair) -> Iterator[Description | None]:
 
 def _of_views(pair: RowPair) -> Description | None:
     """Describe the views that differ, if others are right."""
-    if not (found := place.views(pair)):
+    if (seen := place.views(pair)) is None:
         return None
-    where = f"only {named('view', found)} of {len(pair.actual)} differ{'s' * (len(found) == 1)}"
+    where, found = seen
     given = None if pair.given is None else pair.given[found]
     part = replace(pair, actual=pair.actual[found], expected=pair.expected[found], given=given)
     return _inside(where, simplest(_relations(part)), int(pair.differing.sum()), _energy(pair, part))

@@ -23,6 +23,7 @@ from pytest_dsocr.describe.block import RIGHT, Block
 from pytest_dsocr.describe.description import ENOUGH, Description, ErrorPanel
 from pytest_dsocr.describe.error_map import error_map
 from pytest_dsocr.describe.experts import Mixed, describe_experts
+from pytest_dsocr.describe.head import of_hidden
 from pytest_dsocr.describe.layout import pair_of
 from pytest_dsocr.describe.pair import EXACT, RowPair, share, simplest
 from pytest_dsocr.describe.pixels import describe_pixels
@@ -128,7 +129,7 @@ def _places(clean: Clean, seen: Seen, right: Tensor) -> tuple[ErrorPanel, ...]:
     image = clean.inputs.images_seq_mask[0].cpu() if name.stage == PREFILL and name.block is not None else None
     is_of_crops = name.view == "crops" or seen.what == PIXELS[0]
     pair = pair_of(seen.gave, right, channels_last=name.block is not None, image=image)
-    return error_map(pair, clean.grid, image, is_of_crops=is_of_crops)
+    return error_map(pair, clean.image_tokens, image, is_of_crops=is_of_crops)
 
 
 def _of_seam(
@@ -315,6 +316,9 @@ def _described(
     clean: Clean, name: TensorName, actual: Tensor, right: Tensor, given: Tensor | None
 ) -> Iterator[Description]:
     found = describe_tensor(_pair(clean, name, actual, right, given))
+    if found is not None and not found.explains and name.stage == PREFILL and name.block is None:
+        model = model_of(clean.engine)
+        found = of_hidden(actual, right, model.lm_head.weight.data, model.model.norm.weight.data) or found
     if found is not None:
         yield found
 
@@ -324,8 +328,8 @@ def _pair(clean: Clean, name: TensorName, actual: Tensor, right: Tensor, given: 
     how: dict[str, Any] = {"channels_last": name.block is not None, "given": given}
     if is_prompt:
         how["image"] = clean.inputs.images_seq_mask[0].cpu()
-    elif name.stage in (FUSION, PREFILL) and right.ndim == 2:
-        how["crops"] = clean.grid
+    elif name.stage == FUSION:
+        how["tokens"] = clean.image_tokens
     return pair_of(actual, right, **how)
 
 

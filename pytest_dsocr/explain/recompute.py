@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from pytest_dsocr.contract import inputs as of_inputs
 from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.contract.presets import encoded_side
+from pytest_dsocr.describe.layout import ImageTokens
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import Changes, Mistake, Plant, PromptState, Target, home_of, image_places
 from pytest_dsocr.models.spec import FUSION, PIXELS
@@ -83,6 +85,12 @@ class Clean:
         """Columns and rows of crops."""
         columns, rows = self.inputs.images_spatial_crop[0].tolist()
         return columns, rows
+
+    @property
+    def image_tokens(self) -> ImageTokens:
+        """Layout of the image's tokens in the prompt."""
+        crop, page = (encoded_side(one.shape[-1]) for one in (self.inputs.images_crop, self.inputs.images_ori))
+        return ImageTokens(self.grid, crop, page, self.engine.family.layout)
 
     def stage_inputs(self, stage: str, view: str) -> list[Tensor]:
         """Return the inputs of a stage for a view, ``crops`` or ``page``."""

@@ -26,6 +26,8 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.forced_steps import without_padding
 from pytest_dsocr.subjects.protocol import TextSubject
 
+OF_EFFECTS = ("goes-on", "edited")
+"""Kinds of descriptions of a text that a rule for choosing tokens may stand behind."""
 MOST_EARLIER = 2
 """Number of earlier pages that are looked for in a wrong tensor."""
 
@@ -35,7 +37,7 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
     if report.divergence is None:
         return {}
     found, what = described(report, resources.vocabulary, resources.pages), report.divergence.first.what
-    is_open = not any(one.explains and one.kind != "goes-on" for one in found.values())
+    is_open = not any(one.explains and one.kind not in OF_EFFECTS for one in found.values())
     if what in BY_TEXT and is_open and resources.explainer.budget_s and what not in resources.described_stages:
         resources.described_stages.add(what)
         of_choices = resources.explainer.describe_choices(report, what)

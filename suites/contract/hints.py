@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.contract.presets import Grid, Tiling
+from pytest_dsocr.contract.presets import Grid, Preset
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.models.spec import ModelSpec
 
@@ -60,18 +60,20 @@ def of_ids(actual: Sequence[int], expected: Sequence[int], vocabulary: Vocabular
         yield found.text
 
 
-def of_grid(actual: Mapping[Size, Grid], tiling: Tiling) -> Iterator[str]:
+def of_grid(actual: Mapping[Size, Grid], preset: Preset) -> Iterator[str]:
     """Yield the wrong rules that lead to all of these grids, or pairs of mistakes if no single rule does.
 
     If none does, the hint is their number: no other hint then names what was refuted.
     """
-    yield _grids_said(frozenset(actual.items()), tiling)
+    yield _grids_said(frozenset(actual.items()), preset)
 
 
 @cache
-def _grids_said(actual: frozenset[tuple[Size, Grid]], tiling: Tiling) -> str:
+def _grids_said(actual: frozenset[tuple[Size, Grid]], preset: Preset) -> str:
     from pytest_dsocr.describe.ids import of_rule
     from pytest_dsocr.explain.catalogue.grids import GRIDS, nearest
+
+    tiling = preset.tiling
 
     def leads(rule: Callable[..., Grid], **how: Any) -> bool:
         return all(rule(*size, tiling, **how) == grid for size, grid in actual)
@@ -84,7 +86,7 @@ def _grids_said(actual: frozenset[tuple[Size, Grid]], tiling: Tiling) -> str:
         for (first, one), (second, other) in combinations(known, 2)
         if not one.keys() & other.keys() and leads(nearest, **one, **other)
     ]
-    found = None if ways else next(of_rule(dict(actual), tiling), None)
+    found = None if ways else next(of_rule(dict(actual), preset), None)
     return _said(ways, len(rules), found.text if found else "what makes it")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from pytest_dsocr.compare.verdict import as_expected, equal
-from pytest_dsocr.contract.presets import Grid, image_token_count
+from pytest_dsocr.contract.presets import Grid, Preset, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.plugin.check import Check
@@ -60,6 +60,11 @@ def _grids(asked: Asked, drawn: Drawn) -> Mapping[Size, Grid]:
     return {px: grid for px, [grid] in found.items()}
 
 
+def _cut(asked: Asked) -> Preset:
+    """Return the preset in which pages are cut."""
+    return asked.family.presets[asked.family.default_preset]
+
+
 def test_grid(
     size: str, facts: Facts, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
 ) -> None:
@@ -70,7 +75,10 @@ def test_grid(
     grid = equal("images_spatial_crop", actual, recorded, f"{math.prod(recorded)} crops, columns and rows")
     image_id, expected = tokenizer.special.image, image_token_count(facts.family.presets["gundam"], actual)
     why = f"image tokens for the whole page and its {actual[0]} x {actual[1]} crops"
-    found_grid = hinted(facts.with_origin(grid), lambda: of_grid(_grids(asked, drawn), asked.family.tiling))
+    found_grid = hinted(
+        facts.with_origin(grid),
+        lambda: of_grid(_grids(asked, drawn), _cut(asked)),
+    )
     counts = compare_image_tokens(inputs, image_id, expected, why)
     found = inputs.prompt_ids.count(image_id)
     dsocr_check([found_grid, *(hinted(one, lambda: of_count(page, found, tokenizer, facts.family)) for one in counts)])
@@ -81,7 +89,7 @@ def test_a_page_within_640_px_is_not_cut(page: str, asked: Asked, drawn: Drawn, 
     inputs = asked(drawn(page))
     crops, blank = inputs.shapes["images_crop"], "float32 [1, 3, 1024, 1024]"
     grid = as_expected("images_spatial_crop", inputs.images_spatial_crop, ((1, 1),), "as the page fits into one crop")
-    found_grid = hinted(grid, lambda: of_grid(_grids(asked, drawn), asked.family.tiling))
+    found_grid = hinted(grid, lambda: of_grid(_grids(asked, drawn), _cut(asked)))
     dsocr_check([found_grid, as_expected("images_crop", crops, blank, "a float32 placeholder; real crops are bf16")])
 
 

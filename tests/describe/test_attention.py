@@ -108,6 +108,27 @@ def first_tokens(layer: Any, engine: Engine[Any], changes: Changes) -> None:
     changes.around(layer.mlp.gate, routed)
 
 
+def without_light(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    """Leave out experts with a weight below a tenth of the token's largest."""
+
+    def routed(run: Any, x: Tensor) -> Any:
+        chosen, weights = run(x)
+        return chosen, weights * (weights >= 0.1 * weights.amax(1, keepdim=True))
+
+    changes.around(layer.mlp.gate, routed)
+
+
+def without_last_row(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    """Leave out the last token of one expert."""
+
+    def routed(run: Any, x: Tensor) -> Any:
+        chosen, weights = run(x)
+        of = chosen == chosen.max()
+        return chosen, weights * ~(of & (of.any(1, keepdim=True).cumsum(0) == of.any(1).sum()))
+
+    changes.around(layer.mlp.gate, routed)
+
+
 def in_int8(layer: Any, engine: Engine[Any], changes: Changes) -> None:
     for one in layer.parameters():
         if one.ndim > 1:
@@ -235,7 +256,19 @@ FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
         "routed to expert 2 differ; its output is multiplied by 3",
     ),
     "pairs": ("prefill/3", weights_by_number, "experts", "goes to its expert with the lowest number"),
-    "capacity": ("prefill/3", first_tokens, "experts", "are left out: those of experts "),
+    "capacity": (
+        "prefill/3",
+        first_tokens,
+        "experts",
+        "of experts 0 to 4 and 7, after the first 10 tokens",
+    ),
+    "light": (
+        "prefill/3",
+        without_light,
+        "experts",
+        "the last expert's weight over that of the token's first is below 0.1",
+    ),
+    "last row": ("prefill/3", without_last_row, "experts", "are left out: that of expert 7, the last one of its"),
     "int8": ("prefill/2", in_int8, "rounded", "weights are held in int8 with one scale for the tensor"),
     "blocks of queries": (
         "prefill/2",

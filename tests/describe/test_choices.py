@@ -3,6 +3,7 @@
 import msgspec
 import torch
 
+from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.describe.choices import Choices, of_choices
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.explain import ExplainingRuntime
@@ -44,6 +45,48 @@ def test_drawn_tokens_have_a_temperature_if_the_logits_are_right() -> None:
     assert found.kind == "drawn"
     assert 0.5 < float(found.text.rpartition(" ")[2]) < 0.9
     assert first(drawn, is_sure=False) is None
+
+
+def test_ngrams_that_may_not_repeat_have_their_size_and_window() -> None:
+    logits, ban, tokens = 0.1 * random(120, 50), NgramBan(3, PROMPT, 20), list[int]()
+    for step, row in enumerate(logits):
+        row[10 + step % 7 + 7 * (step // 30)] += 5  # the same 7 tokens again and again
+        row[ban.banned()] -= 50
+        tokens.append(int(row.argmax()))
+        row[ban.banned()] += 50
+        ban.push(tokens[-1])
+    found = first(tokens, logits, is_sure=False)
+    assert found is not None
+    assert (found.kind, found.cases) == ("ngrams", 120)
+    assert "n-grams of 3 may not repeat within " in found.text
+    low, high = (int(one) for one in found.text.partition("within ")[2].split() if one.isdigit())
+    assert low <= 20 <= high
+    tokens[60] = 49  # no rule of n-grams refuses the best token of any step and chooses this one
+    assert (other := first(tokens, logits, is_sure=False)) is None or other.kind != "ngrams"
+
+
+def test_tokens_that_are_tied_in_fewer_bits_are_not_called_drawn() -> None:
+    logits = LOGITS.clone()
+    best = logits.argmax(-1)
+    tokens = best.tolist()
+    for step in range(0, 100, 10):
+        tokens[step] = (tokens[step] + 1) % 50
+        logits[step, tokens[step]] = logits[step, best[step]] = 12.0
+        logits[step, best[step]] += 2e-3
+    found = first(tokens, logits)
+    assert found is not None
+    assert (found.kind, "bfloat16" in found.text) == ("tied", True)
+
+
+def test_tokens_that_no_temperature_draws_are_not_called_drawn() -> None:
+    logits = LOGITS.clone()
+    best = logits.argmax(-1)
+    logits.scatter_(1, best[:, None], 60.0)
+    tokens = best.tolist()
+    tokens[::15] = [(one + 1) % 50 for one in tokens[::15]]
+    assert len(tokens[::15]) >= 8
+    found = first(tokens, logits)
+    assert found is None or found.kind != "drawn"
 
 
 def test_an_end_that_was_not_chosen_is_told_of() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies
 
-from pytest_dsocr.contract.presets import Grid, crop_grid
+from pytest_dsocr.contract.presets import Grid, crop_grid, image_token_count
 from pytest_dsocr.describe.ids import Vocabulary, _within, of_counts, of_grids, of_ids, of_mask, of_rule
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.engine.checkpoint import resolve
@@ -84,6 +84,8 @@ def test_counts_are_grid_arithmetic(actual: int, words: str) -> None:
     assert found.explains is bool(words)
 
 
+PRESET = DEEPSEEK_OCR.presets["gundam"]
+LIGHT = [one for one in TILING.grids if image_token_count(PRESET, one) <= 1024]
 SIZES = (
     (600, 600),
     (900, 900),
@@ -102,13 +104,17 @@ SIZES = (
     [
         (lambda *size: crop_grid(*_within(size, 1024), TILING), "pages shrunk to at most 1,024 px a side"),
         (lambda a, b: crop_grid(a, b, replace(TILING, crop_px=512)), "those of crops of 512 px instead of 640"),
+        (
+            lambda a, b: crop_grid(a, b, TILING, LIGHT),
+            "at most 693 image tokens; none is chosen that has 1,203 or more",
+        ),
         (lambda a, b: crop_grid(a, b, replace(TILING, crop_px=448 if a > 640 else 640)), "crops had 448 px"),
     ],
 )
 def test_the_number_in_a_rule_for_grids_is_found(rule: Callable[[int, int], Grid], words: str) -> None:
-    found = next(of_rule({size: rule(*size) for size in SIZES}, TILING))
+    found = next(of_rule({size: rule(*size) for size in SIZES}, PRESET))
     assert words in found.text
-    assert next(of_rule(dict.fromkeys(SIZES, (1, 7)), TILING), None) is None
+    assert next(of_rule(dict.fromkeys(SIZES, (1, 7)), PRESET), None) is None
 
 
 MASK = [False, *[True] * 6, *[False] * 5]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from io import BytesIO
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageOps
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import normalise, views
+from pytest_dsocr.describe import levels
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.pixels import describe_pixels
 from pytest_dsocr.describe.resizing import Source
@@ -62,6 +64,29 @@ def of_clip(levels: Tensor) -> Tensor:
     return ((levels / 255 - mean) / std).bfloat16()
 
 
+def of_565(levels: Tensor) -> Tensor:
+    """Return levels held in 5, 6 and 5 bits, spread over 8 again."""
+    cut = [(levels[..., k, :, :].int() >> (8 - bits), bits) for k, bits in enumerate((5, 6, 5))]
+    return torch.stack([(one << (8 - bits) | one >> (2 * bits - 8)).float() for one, bits in cut], -3)
+
+
+def in_few_bits(page: Image.Image) -> Image.Image:
+    """Return a page that was decoded to 5, 6 and 5 bits."""
+    cut = of_565(torch.from_numpy(np.array(page)).permute(2, 0, 1))
+    return Image.fromarray(cut.to(torch.uint8).permute(1, 2, 0).numpy())
+
+
+def in_power(page: Image.Image) -> Image.Image:
+    """Return the view of a page that is resized in a power of its levels."""
+    size = ImageOps.contain(page, (SIDE, SIDE)).size
+    lit = [Image.fromarray((np.asarray(one) / np.float32(255)) ** 2.2).resize(size) for one in page.split()]
+    small = np.stack([np.asarray(one).clip(0, 1) ** (1 / 2.2) for one in lit], -1)
+    view = Image.new("RGB", (SIDE, SIDE), (127, 127, 127))
+    offset = round((SIDE - size[0]) * 0.5), round((SIDE - size[1]) * 0.5)
+    view.paste(Image.fromarray((small * 255).round().astype(np.uint8)), offset)
+    return view
+
+
 PLANTED: Mapping[str, tuple[Callable[[Tensor], Tensor], str, str]] = {
     "float32": (lambda x: (x / 255 - 0.5) / 0.5, "unrounded", "not rounded to bfloat16"),
     "from 0 to 1": (lambda x: (x / 255).bfloat16(), "levels", "from 0 to 1 instead"),
@@ -80,6 +105,9 @@ PLANTED: Mapping[str, tuple[Callable[[Tensor], Tensor], str, str]] = {
     "bars": (lambda _: padded(128), "bars", "level 128 instead of 127"),
     "squashed": (lambda _: _pixels(load_image(CUT).resize((SIDE, SIDE))), "bars", "fills the view, without bars"),
     "smoothed": (lambda x: rounded((x + x.roll(1, -1) + x.roll(-1, -1)) / 3), "filtered", "smoother"),
+    "int8": (lambda x: (((x / 255 - 0.5) / 0.5) * 127).round().div(127).bfloat16(), "step", "multiples of 1/127: held"),
+    "few bits": (lambda x: rounded((x / 8).floor() * 8), "bits", "each colour has 32 levels: 5 bits, cut off"),
+    "565": (lambda x: rounded(of_565(x)), "bits", "red, green and blue have 32, 64, 32 levels: 5, 6, 5 bits"),
     "last axis": (lambda x: rounded(x).permute(0, 2, 3, 1), "transposed", "axes are in another order"),
 }
 
@@ -104,6 +132,7 @@ def test_a_mistake_of_preprocessing_is_described(name: str) -> None:
     [
         (lambda page: _shrunk(page, 1024), "shrunk to at most 1,024 px a side, by Pillow's lanczos"),
         (lambda page: page.resize((1280, 1280)), "already stretched over its grid of crops"),
+        (in_few_bits, "before it is resized, red, green and blue have 32, 64, 32 levels: 5, 6, 5 bits"),
     ],
 )
 def test_a_page_that_was_resized_before_is_told_of(make: Callable[[Image.Image], Image.Image], words: str) -> None:
@@ -112,6 +141,24 @@ def test_a_page_that_was_resized_before_is_told_of(make: Callable[[Image.Image],
     assert found is not None
     assert (found.kind, found.share) == ("resized", 1.0)
     assert words in found.text
+
+
+def test_a_page_resized_in_a_power_of_its_levels_is_told_of() -> None:
+    actual, source = _pixels(in_power(load_image(CUT))), Source(load_image(CUT), PRESET, is_view=True)
+    found = describe_pixels(actual, pixels()[0], source=source)
+    assert found is not None
+    assert (found.kind, found.share, "a power of 2.2" in found.text) == ("resized", 1.0, True)
+    unknown = describe_pixels(actual, pixels()[0])
+    assert unknown is not None
+    assert (unknown.kind, "smoother" in unknown.text, "sharper" in unknown.text) == ("anatomy", False, False)
+
+
+def test_no_shift_is_named_that_rounds_to_nothing() -> None:
+    right = torch.arange(255).float().repeat(3, 17, 1)[None]
+    for apart in (0.01, -0.04):
+        found = [one for one in levels.relations(right + apart, right) if one]
+        assert not any("every level is" in one.text for one in found)
+    assert any("every level is 1 higher" in one.text for one in levels.relations(right + 1, right) if one)
 
 
 def _shrunk(page: Image.Image, limit: int) -> Image.Image:
@@ -141,9 +188,9 @@ def test_crops_in_another_order_and_single_ones_are_named() -> None:
     right = pixels()[1][..., ::2, ::2]
     for actual, kind, words in (
         (right[[0, 2, 1, 3]], "reordered", "column by column instead of row by row"),
-        (right[[1, 0, 2, 3]], "reordered", "the expected views 1, 0, 2, 3"),
-        (right[1:], "left-out", "they are the expected views 1 to 3"),
-        (torch.cat([right[:1].flip(-1), right[1:]]), "turned", "only view 0 of 4 differs: the view is flipped"),
+        (right[[1, 0, 2, 3]], "reordered", "the expected views 2, 1, 3, 4"),
+        (right[1:], "left-out", "they are the expected views 2 to 4"),
+        (torch.cat([right[:1].flip(-1), right[1:]]), "turned", "only view 1 of 4 differs: the view is flipped"),
     ):
         found = describe_pixels(actual, right, (2, 2))
         assert found is not None

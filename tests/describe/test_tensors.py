@@ -161,9 +161,9 @@ def test_views_are_told_apart() -> None:
     right = block("clip.page/0").gave
     views = torch.cat([right, right.flip(1), right * 1.5])
     for actual, kind, words in (
-        (views[[1, 0, 2]], "reordered", "expected views 1, 0, 2"),
-        (torch.cat([views[:2], 2 * views[2:]]), "scaled", "only view 2 of 3 differs; there every value"),
-        (torch.cat([views[:2], views[2:] + random(*right.shape)]), "confined", "only view 2 of 3 differs"),
+        (views[[1, 0, 2]], "reordered", "expected views 2, 1, 3"),
+        (torch.cat([views[:2], 2 * views[2:]]), "scaled", "only view 3 of 3 differs; there every value"),
+        (torch.cat([views[:2], views[2:] + random(*right.shape)]), "confined", "only view 3 of 3 differs"),
     ):
         found = describe_tensor(RowPair(actual, views))
         assert found is not None
@@ -225,3 +225,16 @@ def test_rows_of_the_page_before_are_found() -> None:
     assert (found.explains, found.cases) == (True, 48)
     assert found.text == "tokens 0 to 47 are those of the page, which was read before"
     assert of_earlier(replace(pair, actual=pair.actual + 1), earlier, "the page") is None
+
+
+def test_only_is_said_if_all_other_rows_are_equal() -> None:
+    right = random(4, 32, 8)
+    wrong = right.clone()
+    wrong[2:] += random(2, 32, 8).flip(1)
+    whole = describe_tensor(RowPair(wrong, right))
+    wrong[0] *= 1 + 1e-3
+    part = describe_tensor(RowPair(wrong, right))
+    assert whole is not None
+    assert part is not None
+    assert whole.text.startswith("only views 3 to 4 of 4 differ")
+    assert part.text.startswith("nearly all of the difference is in views 3 to 4 of 4")

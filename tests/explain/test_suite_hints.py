@@ -41,7 +41,7 @@ PROMPT = " <image>\n<|grounding|>Convert the document to markdown. "
 )
 def test_grids_are_laid_to_the_one_rule_that_gives_them_all(how: dict[str, Any], words: str | None) -> None:
     """At most six is as good as at most seven on a page of two crops: the sizes of the whole engine tell."""
-    hints = [*of_grid({size: nearest(*size, TILING, **how) for size in ASKED_PX}, TILING)]
+    hints = [*of_grid({size: nearest(*size, TILING, **how) for size in ASKED_PX}, DEEPSEEK_OCR.presets["gundam"])]
     none = f"what makes it, as none of {len(GRIDS)} known mistakes gives the same"
     assert hints == [f"whether the cause is {words}" if words else none]
 

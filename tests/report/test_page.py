@@ -14,11 +14,12 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.describe.description import Description, ErrorPanel
 from pytest_dsocr.describe.error_digits import MOST_STEPS, digit, digits, error_of
 from pytest_dsocr.describe.error_map import error_map
-from pytest_dsocr.describe.layout import pair_of
+from pytest_dsocr.describe.layout import ImageTokens, pair_of
 from pytest_dsocr.history.page import html as history_page
 from pytest_dsocr.history.scoreboard import ScoreboardEntry
 from pytest_dsocr.history.scoreboard_page import html as scoreboard_page
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.deepseek_ocr2 import FAMILY as OCR2
 from pytest_dsocr.report.plot import heat_of, plot_of
 from pytest_dsocr.report.strip import boxes_of, line_of, strips
 from pytest_dsocr.report.views import html
@@ -161,9 +162,26 @@ def test_a_wrong_value_is_shown_at_its_place_on_the_page(
     wrong = right.clone()
     wrong[at] += 1
     pair = pair_of(wrong, right, channels_last=how["channels_last"])
-    panel, *_ = error_map(pair, crops, is_of_crops=how.get("is_of_crops", False))
+    tokens = ImageTokens(crops, 0, 4, DEEPSEEK_OCR.layout)
+    panel, *_ = error_map(pair, tokens, is_of_crops=how.get("is_of_crops", False))
     found = [(y, x) for y, row in enumerate(panel.rows) for x, one in enumerate(row) if one != "0"]
     assert found == [cell]
+
+
+def test_tokens_are_laid_out_by_the_sides_of_their_views_and_logits_are_not() -> None:
+    tokens = ImageTokens((2, 2), 10, 16, DEEPSEEK_OCR.layout)
+    right = torch.ones(693, 4)
+    wrong = right.clone()
+    wrong[419] += 1
+    pair = pair_of(wrong, right, channels_last=False, tokens=tokens)
+    crops, page, _ = error_map(pair, tokens, is_of_crops=False)
+    assert pair.meaning(419) == " (the ends of the crops' lines)"
+    assert (len(crops.rows), len(crops.rows[0]), crops.rows[-1]) == (20, 21, "0" * 20 + digit(1.0))
+    assert (len(page.rows), len(page.rows[0])) == (16, 17)
+    of_logits = error_map(pair_of(wrong[:, 0], right[:, 0], channels_last=False), tokens, is_of_crops=False)
+    assert [panel.title for panel in of_logits] == ["logits"]
+    apart = replace(tokens, layout=OCR2.layout)
+    assert (apart.crop_width, apart.count) == (10, 4 * 100 + 256 + 1)
 
 
 def test_the_heat_map_says_in_words_what_its_colours_show() -> None:
