@@ -18,7 +18,7 @@ LEAST_VALUES = 8
 """Number of distinct values from which on a step is derived from them."""
 SOME = ..., slice(None, None, 16), slice(None, None, 4)
 """Pixels that are looked at first."""
-Held = Callable[[Tensor, int], Tensor]
+HeldValues = Callable[[Tensor, int], Tensor]
 """Return levels that are held in a number of bits."""
 
 
@@ -38,7 +38,7 @@ def _rounded(levels: Tensor, bits: int) -> Tensor:
     return ((levels / 255 * most).round() / most * 255).round()
 
 
-FORMS: dict[str, Held] = {
+FORMS: dict[str, HeldValues] = {
     "": _spread,
     ", cut off": lambda levels, bits: ((levels.int() >> (8 - bits)) << (8 - bits)).float(),
     ", rounded": _rounded,
@@ -88,7 +88,7 @@ def _steps(actual: Tensor, expected: Tensor) -> int | None:
     return found if found and on(found, right, actual) else None
 
 
-def _bits(actual: Tensor, expected: Tensor, held: Held) -> int | None:
+def _bits(actual: Tensor, expected: Tensor, held: HeldValues) -> int | None:
     """Return the number of bits in which one colour's levels are held, 8 if they are right; None if in none."""
     if actual.equal(expected):
         return 8

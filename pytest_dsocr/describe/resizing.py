@@ -18,7 +18,7 @@ from torch import Tensor
 from pytest_dsocr.contract.image import GREY, global_view
 from pytest_dsocr.contract.presets import Grid, Preset, crop_count
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.describe.distinct import BITS, FORMS, Held, said
+from pytest_dsocr.describe.distinct import BITS, FORMS, HeldValues, said
 from pytest_dsocr.describe.ids import LIMITS_PX
 
 FILTERS = ("bicubic", "lanczos", "bilinear", "box", "nearest", "hamming")
@@ -123,7 +123,7 @@ def _of_bits(actual: Tensor, expected: Tensor, source: Source, grid: Grid) -> It
     bands = source.page.split()
     largest = (actual - expected).abs().amax((0, 2, 3)).tolist()
 
-    def held(colour: int, bits: int, form: Held) -> Image.Image:
+    def held(colour: int, bits: int, form: HeldValues) -> Image.Image:
         band = bands[colour]
         levels = form(_levels(band), bits).to(torch.uint8) if bits < WHOLE else None
         return band if levels is None else Image.frombytes("L", band.size, bytes(levels.numpy()))
