@@ -107,7 +107,8 @@ def _circling(actual: str, expected: str) -> Iterator[TextDefect]:
     if known is None or circle.characters > 2 * known.characters:
         what = shown(circle.once.strip() or circle.once, 40)
         where = f"from character {circle.start} of {len(actual)} on"
-        yield TextDefect(Symptom.REPETITION, f"{what!r} comes {circle.times} times in a row, {where}")
+        others = ", with other numbers" * (not actual.startswith(2 * circle.once, circle.start))
+        yield TextDefect(Symptom.REPETITION, f"{what!r} comes {circle.times} times in a row{others}, {where}")
 
 
 def longest_circle(text: str, times: int) -> Circle | None:

@@ -79,5 +79,6 @@ def describe_steps(errors: Sequence[float], allowed: float, is_cache_right: bool
         return None
     count = int(wrong.sum())
     text = found.text if found else f"{count} of {len(errors)} steps differ, from step {int(wrong.argmax(1))} on"
+    text = text.replace(" differs", " is beyond the tolerance").replace(" differ", " are beyond the tolerance")
     more = f"{CACHE_RIGHT}, and a step computes other logits from them: " * is_cache_right
     return Description("steps", f"{more}{text}", 1.0, len(errors))

@@ -55,7 +55,8 @@ def of_all(pair: RowPair) -> Iterator[Description | None]:
         return
     a, e = pair.actual[fit], pair.expected[fit]
     factor = _factor(a, e)
-    yield _of(pair, "scaled", _times(factor), pair.expected * factor, test)
+    if f"{factor:.4g}" != "1":
+        yield _of(pair, "scaled", _times(factor), pair.expected * factor, test)
     offset = float((a - e).mean())
     yield _of(pair, "offset", _plus(offset), pair.expected + offset, test)
     slope, level = _line(a.flatten(), e.flatten())

@@ -79,8 +79,8 @@ def test_steps_are_found_by_their_period() -> None:
     errors = [float(k % 8 == 7) for k in range(40)]
     found = describe_steps(errors, 1e-4, is_cache_right=False)
     assert found is not None
-    assert found.text == "only 5 of 40 steps differ: every 8th, from 7 on"
+    assert found.text == "only 5 of 40 steps are beyond the tolerance: every 8th, from 7 on"
     assert describe_steps([0.0, *[1.0] * 40], 1e-4, is_cache_right=False) is None
     of_all = describe_steps([0.0, *[1.0] * 40], 1e-4, is_cache_right=True)
     assert of_all is not None
-    assert "40 of 41 steps differ, from step 1 on" in of_all.text
+    assert "40 of 41 steps are beyond the tolerance, from step 1 on" in of_all.text

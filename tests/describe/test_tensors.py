@@ -108,6 +108,10 @@ def test_a_relation_of_the_plane_of_positions_is_found(name: str) -> None:
     assert words in found.text
 
 
+def test_a_factor_that_is_1_in_all_shown_digits_is_not_said() -> None:
+    assert "times 1" not in described("clip.page/0", lambda x: x * 1.00001).text
+
+
 def test_rows_that_are_left_out_or_doubled_are_named() -> None:
     for change, words in (
         (lambda x: x[:, 1:], "64 positions instead of 65: without the expected position 0"),

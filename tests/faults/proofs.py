@@ -25,7 +25,7 @@ from pytest_dsocr.explain.mistake import Changes, Mistake, in_one_block
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import PageRead, question_of
 from pytest_dsocr.explain.search import EXACT, SearchResult, distance
-from pytest_dsocr.explain.sentence import evidence_of, of_search
+from pytest_dsocr.explain.sentence import beside, evidence_of, of_search
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
@@ -129,6 +129,7 @@ def answered(report: CaseReport, asked: Sequence[str], others: Sequence[CaseRepo
     )
     if report.divergence is None:
         return found
+    said = beside(said, report.exchange.described.values()) or said
     checked = advice(replace(report, exchange=replace(report.exchange, explanation=said)))
     words = f"{known.text} ({known.share:.2f})" if (known := report.described) else ""
     return replace(found, hint=checked, refuted=refuted_in(checked, said.refuted), described=words)
