@@ -171,7 +171,7 @@ def reports(name: str, level: Level, *, up_to_first: bool = False) -> list[CaseR
         for case in pages():
             found.append(judged(case, level))
             if up_to_first and found[-1].divergence:
-                found[-1] = _described(found[-1])
+                found[-1] = _described(found[-1]) if ASKED else found[-1]
                 break
     return found
 
