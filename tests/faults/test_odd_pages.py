@@ -75,7 +75,9 @@ def test_pixels_are_the_recorded_ones_with_any_pillow(tmp_path: Path) -> None:
         assert {what: getattr(seen, what) for what in PIXELS} == {what: PAGES[name][what] for what in PIXELS}, name
 
 
-@pytest.mark.parametrize(("dtype", "attention"), [("float32", "sdpa"), ("bfloat16", "eager")])
+@pytest.mark.parametrize(
+    ("dtype", "attention"), [("float32", "sdpa"), pytest.param("bfloat16", "eager", marks=pytest.mark.dsocr_slow)]
+)
 def test_correct_kernels_read_what_is_recorded(dtype: str, attention: str, tmp_path: Path) -> None:
     subject = CheckedSubject(engine_subject(Setup(MINI, "cpu", dtype, attention)))
     read = {name: subject.read(page.case(name, tmp_path, DEEPSEEK_OCR)) for name, page in ODD_PAGES.items()}
@@ -83,6 +85,7 @@ def test_correct_kernels_read_what_is_recorded(dtype: str, attention: str, tmp_p
     assert min(page["margin_ulps"] for page in PAGES.values()) > BY_DTYPE["bfloat16"].ties
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(("name", "mistake"), MADE_FOR)
 def test_read_alone_it_shows_what_it_is_made_for(
     name: str, mistake: str | Callable[[Any], Image.Image], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
