@@ -28,7 +28,7 @@ from pytest_dsocr.describe.step import (
     described,
     where_of,
 )
-from pytest_dsocr.describe.wiring import Term, distance
+from pytest_dsocr.describe.wiring import Term, error_of
 from pytest_dsocr.records.inside import Inside
 
 LIMIT, OF_NARROW = 1e-5, 2e-2
@@ -69,7 +69,7 @@ def describe_inside(inside: Inside, engine: StepEngine, given: str, whole: str) 
     if len(right) > MOST_CALLS or made.shape != own.shape:
         return None
     most = LIMIT if own.dtype is torch.float32 else OF_NARROW
-    limit = max(LEAST, min(most, distance(own.float(), made.float().cpu()) / SMALLER))
+    limit = max(LEAST, min(most, error_of(own.float(), made.float().cpu()) / SMALLER))
     pairs = _paired(inside, right, limit)
     steps = [*_steps(inside, engine, Paired(pairs, right, {}), given, whole)]
     wrong = [one for one in steps if one.error > limit]
@@ -88,7 +88,7 @@ def _follows(last: InnerStep, step: InnerStep) -> bool:
     """Return whether the output differs as much as a sum inside does, to which the rest is added."""
     apart = [one.actual.float() - one.expected.float() for one in (last, step)]
     is_sum = last.call is None and step.is_input and apart[0].shape == apart[1].shape
-    return is_sum and distance(*apart) <= AS_MUCH
+    return is_sum and error_of(*apart) <= AS_MUCH
 
 
 def _joined(wrong: Sequence[InnerStep], known: Sequence[Description], count: int) -> Description | None:
@@ -174,7 +174,7 @@ def _fits(own: OwnCall, call: EngineCall) -> bool:
 def _computes(module: nn.Module, own: OwnCall, limit: float) -> bool:
     """Return whether a module gives the subject's output for the subject's input."""
     made = applied(module, module, own.given)
-    return made is not None and distance(made, own.gave.float()) <= limit
+    return made is not None and error_of(made, own.gave.float()) <= limit
 
 
 def _nearest(fit: Sequence[OwnCall], call: EngineCall) -> OwnCall | None:
@@ -185,7 +185,7 @@ def _nearest(fit: Sequence[OwnCall], call: EngineCall) -> OwnCall | None:
     def apart(own: OwnCall) -> tuple[float, float]:
         layout = _layout(own, call)
         pairs = ((own.given, call.given), (own.gave, call.gave))
-        given, gave = (distance(_laid(one, layout, right), right.float().cpu()) for one, right in pairs)
+        given, gave = (error_of(_laid(one, layout, right), right.float().cpu()) for one, right in pairs)
         return round(given, 2), gave
 
     return min(fit, key=apart, default=None)
@@ -194,7 +194,7 @@ def _nearest(fit: Sequence[OwnCall], call: EngineCall) -> OwnCall | None:
 def _layout(own: OwnCall, call: EngineCall) -> Function:
     """Return the change of axes that brings the subject's input nearest to the engine's; none if all are far."""
     right = call.given.float().cpu()
-    errors = [distance(_laid(own.given, one, right), right) for one in LAYOUTS]
+    errors = [error_of(_laid(own.given, one, right), right) for one in LAYOUTS]
     best = min(range(len(LAYOUTS)), key=errors.__getitem__)
     return LAYOUTS[best if errors[best] < NEAR else 0]
 

@@ -16,7 +16,7 @@ from pytest_dsocr.describe.functions import FORMATS, Function, functions_of, rou
 from pytest_dsocr.describe.layout import pair_of
 from pytest_dsocr.describe.pair import TINY, RowPair, share
 from pytest_dsocr.describe.tensors import describe_tensor
-from pytest_dsocr.describe.wiring import Term, distance, sum_of
+from pytest_dsocr.describe.wiring import Term, error_of, sum_of
 
 INSIDE, LOCATED = "inside", "located"
 """Kinds of a description that says how a step is wrong, and of one that says only which."""
@@ -123,7 +123,7 @@ class InnerStep:
     @property
     def error(self) -> float:
         """Relative error."""
-        return distance(self.actual.float(), self.expected.float())
+        return error_of(self.actual.float(), self.expected.float())
 
 
 def described(step: InnerStep, engine: StepEngine, limit: float) -> Description | None:
@@ -135,7 +135,7 @@ def described(step: InnerStep, engine: StepEngine, limit: float) -> Description 
     if step.is_input and not step.terms and (halves := _of_halves(pair)) is not None:
         return halves
     right = None if step.call is None else step.call.given.float().cpu()
-    is_sure = right is None or step.given is None or distance(step.given.float(), right) <= NEAR
+    is_sure = right is None or step.given is None or error_of(step.given.float(), right) <= NEAR
     found = describe_tensor(pair) if is_sure else None
     if found is None:
         return None

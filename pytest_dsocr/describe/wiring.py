@@ -53,7 +53,7 @@ def sum_of(target: Tensor, terms: Sequence[Term], limit: float, *, is_scaled: bo
     few, some = [one[rows] for one in every], flat[rows]
     for chosen, factors in _candidates(some, few, limit, is_scaled=is_scaled):
         made = torch.stack([factor * every[one] for one, factor in zip(chosen, factors, strict=True)]).sum(0)
-        if (error := distance(made, flat)) <= limit:
+        if (error := error_of(made, flat)) <= limit:
             parts = [_times(factor, known[one].words) for one, factor in zip(chosen, factors, strict=True)]
             return Sum(" plus ".join(parts), error)
     return None
@@ -65,12 +65,12 @@ def _candidates(
     """Yield the sums that equal a few rows: first without factors, then one or two terms with a factor each."""
     for count in range(1, MOST_TERMS + 1) if not is_scaled else ():
         for chosen in combinations(range(len(few)), count):
-            if distance(torch.stack([few[one] for one in chosen]).sum(0), some) <= limit:
+            if error_of(torch.stack([few[one] for one in chosen]).sum(0), some) <= limit:
                 yield chosen, (1.0,) * count
     for chosen in chain(((one,) for one in range(len(few))), combinations(range(len(few)), 2)):
         columns = torch.stack([few[one].flatten() for one in chosen], 1).double()
         found = torch.linalg.lstsq(columns, some.flatten()[:, None].double()).solution.flatten()
-        if distance((columns @ found).view_as(some), some) <= limit:
+        if error_of((columns @ found).view_as(some), some) <= limit:
             yield chosen, tuple(found.tolist())
 
 
@@ -78,9 +78,10 @@ def _times(factor: float, words: str) -> str:
     return words if abs(factor - 1) < ONE else f"{factor:.3g} times {words}"
 
 
-def distance(actual: Tensor, expected: Tensor) -> float:
+def error_of(actual: Tensor, right: Tensor) -> float:
     """Return the relative error of a tensor; infinite if the shapes differ or a value is not finite."""
-    if actual.shape != expected.shape:
+    if actual.shape != right.shape:
         return float("inf")
-    error = float((actual - expected).norm() / expected.norm().clamp_min(TINY))
+    right = right.float().cpu()
+    error = float((actual.float().cpu() - right).norm() / right.norm().clamp_min(TINY))
     return error if error == error else float("inf")

@@ -31,7 +31,8 @@ from pytest_dsocr.describe.resizing import Source
 from pytest_dsocr.describe.rounding import FORMS
 from pytest_dsocr.describe.tensors import describe_tensor, of_earlier
 from pytest_dsocr.describe.windows import describe_windows, has_windows, one_window
-from pytest_dsocr.explain.inside import of_inside, of_other_block
+from pytest_dsocr.describe.wiring import error_of
+from pytest_dsocr.explain.inside import POSITIONS, of_inside, of_other_block
 from pytest_dsocr.explain.mistake import Changes, blocks_of, home_of, model_of
 from pytest_dsocr.explain.parts import ComputedPart
 from pytest_dsocr.explain.recompute import Clean, Segment
@@ -44,8 +45,6 @@ from pytest_dsocr.records.inside import Inside
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import Seam, pixels_sha256
 
-POSITIONS = "pos"
-"""Part of the names of parameters that are added as positions."""
 OF_MANY_NUMBERS = ("vector", "scaled-channels", "scaled-rows", "offset-rows", "low-rank")
 """Kinds of descriptions that say less than the steps inside do."""
 OF_EXPERTS = "experts"
@@ -331,12 +330,3 @@ def _pair(clean: Clean, name: TensorName, actual: Tensor, right: Tensor, given: 
     elif name.stage == FUSION:
         how["tokens"] = clean.image_tokens
     return pair_of(actual, right, **how)
-
-
-def error_of(actual: Tensor, right: Tensor) -> float:
-    """Return the relative error of a tensor; infinite if the shapes differ or a value is not finite."""
-    if actual.shape != right.shape:
-        return float("inf")
-    right = right.float().cpu()
-    error = float((actual.float().cpu() - right).norm() / right.norm().clamp_min(1e-30))
-    return error if error == error else float("inf")

@@ -16,7 +16,7 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.inside import LIMIT, OF_NARROW, describe_inside
 from pytest_dsocr.describe.step import INSIDE, Change, EngineCall, InnerStep
 from pytest_dsocr.describe.windows import has_windows
-from pytest_dsocr.describe.wiring import distance
+from pytest_dsocr.describe.wiring import error_of
 from pytest_dsocr.explain.inside_ways import ways_to_attend, ways_to_join, ways_to_pad, ways_to_place
 from pytest_dsocr.explain.mistake import Changes, blocks_of, home_of, model_of
 from pytest_dsocr.explain.parts import ComputedPart
@@ -171,7 +171,7 @@ def of_other_block(clean: Clean, name: TensorName, gave: Tensor, given: Tensor) 
         return InnerEngine(clean, name._replace(block=depth), x).run(lambda call: None)
 
     def is_own(made: Tensor) -> bool:
-        return distance(made.float().cpu(), own) <= limit
+        return error_of(made.float().cpu(), own) <= limit
 
     for depth in range(blocks):
         if depth != name.block and is_own(given_by(depth, given[:1])):
