@@ -168,14 +168,10 @@ def _relative(attention: Any, size: int) -> Iterator[tuple[str, AttentionCore]]:
         "the positions of columns are left out": (rows, 0 * columns),
         "the positions of rows are used for columns too": (rows, rows),
         "the positions of columns are used for rows too": (columns, columns),
-        "the tables of positions are rounded to bfloat16": (
-            rounded(rows, torch.bfloat16),
-            rounded(columns, torch.bfloat16),
-        ),
-        "the tables of positions are rounded to float16": (
-            rounded(rows, torch.float16),
-            rounded(columns, torch.float16),
-        ),
+        **{
+            f"the tables of positions are rounded to {name}": (rounded(rows, dtype), rounded(columns, dtype))
+            for name, dtype in FORMATS.items()
+        },
     }
     for (words, first), (_, second) in zip(lines(rows, length), lines(columns, length), strict=True):
         changed[f"the tables of relative positions are {words}"] = first, second
