@@ -12,7 +12,7 @@ from pytest_dsocr.compare.seams import known_effects
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.hints import FLAG
 from pytest_dsocr.explain.mistake import ALL
-from pytest_dsocr.explain.proof import MOST_ODDS, Evidence, odds_of_places, odds_of_tensor
+from pytest_dsocr.explain.proof import AGREEING, MOST_ODDS, UNTOLD, Evidence, odds_of_places, odds_of_tensor
 from pytest_dsocr.explain.question import BY_TEXT, Question
 from pytest_dsocr.explain.search import NOT, NextWrong, SearchResult
 from pytest_dsocr.models import VISION
@@ -47,10 +47,13 @@ def of_search(question: Question, answer: SearchResult) -> Explanation | None:
     evidence, named = evidence_of(question, answer), f"with {_listed(answer.words, ', or ')}"
     if is_text:
         where = "the subject's text of every page so far" if question.others else "the subject's text"
-        text = (
-            f"{_of_chance(evidence, answer)}{_of_parts(answer)}{named}, the engine reproduces {where} (equal){untried}"
-        )
-        return _of_search(answer, text, what, evidence, pages=len(question.others) + 1)
+        places, pages = count(answer.places or 0, "independent difference"), len(question.others) + 1
+        if evidence.is_chance:
+            several = f"{len(answer.found)} of {count(_tried(question, answer), 'known mistake')} tried"
+            text = f"{UNTOLD}: {several} gave {where}, with {places}{untried}"
+            return replace(_of_search(answer, text, what, evidence, pages=pages), words=())
+        text = f"{_of_parts(answer)}{named}, the engine reproduces {where} (equal, with {places}){untried}"
+        return _of_search(answer, text, what, evidence, pages=pages)
     apart = "equal" if answer.error == 0 else f"{answer.error:.0e} apart"
     without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
     reached = f"the subject's {what} ({apart}{without})"
@@ -143,14 +146,19 @@ def evidence_of(question: Question, answer: SearchResult) -> Evidence:
     from pytest_dsocr.explain.catalogue import twins
 
     by_text, before = question.what in BY_TEXT, question.done or ()
-    odds = odds_of_tensor(answer.error, question.ordinary)
+    odds, is_chance = odds_of_tensor(answer.error, question.ordinary), False
     if answer.places is not None:
-        odds = odds_of_places(answer.places, len({*before, *answer.done}))
+        odds = odds_of_places(answer.places, number := _tried(question, answer))
+        is_chance = odds_of_places(answer.places, number, AGREEING) > MOST_ODDS
     tried = {*answer.done, *(before if by_text else ())}
     unseen = len({other for one in answer.found for other in twins(one, by_text=by_text)} - tried)
-    return Evidence(
-        answer.untried + answer.unpaired + unseen, len(answer.found), 1.0 if answer.beyond.startswith(NOT) else odds
-    )
+    odds = 1.0 if answer.beyond.startswith(NOT) else odds
+    return Evidence(answer.untried + answer.unpaired + unseen, len(answer.found), odds, is_chance)
+
+
+def _tried(question: Question, answer: SearchResult) -> int:
+    """Return the number of mistakes that were tried on the pages so far."""
+    return len({*(question.done or ()), *answer.done})
 
 
 def _by_none(tried: int, what: str) -> str:
@@ -165,12 +173,6 @@ def _of_parts(answer: SearchResult) -> str:
     one_part = f"all of them of {parts[0][0]}"
     of_parts = one_part if len(parts) == 1 else ", ".join(f"{number} of {part}" for part, number in parts)
     return f"by one of {len(answer.found)} mistakes, {of_parts}: "
-
-
-def _of_chance(evidence: Evidence, answer: SearchResult) -> str:
-    if evidence.odds <= MOST_ODDS:
-        return ""
-    return f"perhaps by chance, as the texts differ from the right ones in {count(answer.places or 0, 'place')} only: "
 
 
 def _behind(answer: SearchResult) -> str:
