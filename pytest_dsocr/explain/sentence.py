@@ -82,7 +82,7 @@ def beside(
 ) -> Explanation | None:
     """Return the explanation without mistakes that leave a difference, if a relation says how the values differ.
 
-    Those that only come nearer leave it here. Those that contradict the next tensors stand only beside another cause.
+    Mistakes that only come nearer are left out. Mistakes that contradict the next tensors need another cause to stay.
     """
     if explanation is None or not any(one.says_how for one in relations):
         return explanation

@@ -169,8 +169,8 @@ class TextPage:
         if self.read.is_right:
             return 0
         if name not in self.said:
-            words = (WORD.findall(text) for text in (self.right, self.read.text))
-            changes = SequenceMatcher(None, *words, autojunk=False).get_opcodes()
+            before, after = (WORD.findall(text) for text in (self.right, self.read.text))
+            changes = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
             return sum(kind != "equal" for kind, *_ in changes)
         said, limits = self.said[name], tolerances(str(self.engine.model.dtype)[6:])
         logits = self.known if said == self.ids[: len(said)] else self._along(said)
