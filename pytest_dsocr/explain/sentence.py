@@ -17,6 +17,7 @@ from pytest_dsocr.explain.proof import AGREEING, MOST_ODDS, UNTOLD, Evidence, od
 from pytest_dsocr.explain.question import BY_TEXT, Question
 from pytest_dsocr.explain.search import NOT, NextWrong, SearchResult
 from pytest_dsocr.models import VISION
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.names import ComparisonKind
 
 PARTS = {
@@ -161,7 +162,8 @@ def evidence_of(question: Question, answer: SearchResult) -> Evidence:
     odds, is_chance = odds_of_tensor(answer.error, question.ordinary), False
     if answer.places is not None:
         odds = odds_of_places(answer.places, number := _tried(question, answer))
-        is_chance = odds_of_places(answer.places, number, AGREEING) > MOST_ODDS
+        is_open = question.level < Level.STAGES  # with right stages, only rules of the text itself are left
+        is_chance = is_open and odds_of_places(answer.places, number, AGREEING) > MOST_ODDS
     tried = {*answer.done, *(before if by_text else ())}
     unseen = len({other for one in answer.found for other in twins(one, by_text=by_text)} - tried)
     is_of_grid = any(OF_GRID in one for one in answer.found)

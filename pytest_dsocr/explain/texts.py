@@ -163,8 +163,8 @@ class TextPage:
     def places(self, name: str) -> int:
         """Return the number of places where only a mistake that gives the text explains it.
 
-        These are the tokens that the engine alone would not choose, even by a tie, or else the words that another form
-        of the right text changes.
+        These are the tokens that the engine alone would not choose, even by a tie; those before and after the text,
+        which it does not show, are one. For another form of the right text they are the words that it changes.
         """
         if self.read.is_right:
             return 0
@@ -174,14 +174,16 @@ class TextPage:
             return sum(kind != "equal" for kind, *_ in changes)
         said, limits = self.said[name], tolerances(str(self.engine.model.dtype)[6:])
         logits = self.known if said == self.ids[: len(said)] else self._along(said)
-        ban, found = self.engine.policy.ban(self.clean.inputs.input_ids[0].tolist()), 0
-        for of_step, token in zip((self.state.logits, *logits), said, strict=False):
+        ban, found = self.engine.policy.ban(self.clean.inputs.input_ids[0].tolist()), list[int]()
+        for k, (of_step, token) in enumerate(zip((self.state.logits, *logits), said, strict=False)):
             own = of_step[0].double()
             own[[one for one in ban.banned() if one != token]] = -torch.inf
             best = float(own.max())
-            found += best - float(own[token]) > limits.ties * limits.ulp(best)
+            found += [k] if best - float(own[token]) > limits.ties * limits.ulp(best) else []
             ban.push(token)
-        return found
+        shown = [k for k, token in enumerate(said) if clean_output(self.engine.tokenizer.decode([token]))]
+        inside = [k for k in found if shown and shown[0] <= k <= shown[-1]]
+        return len(inside) + (len(inside) < len(found))
 
     def gives(self, one: Mistake) -> bool:
         """Return whether the engine with a mistake reads the subject's text."""
