@@ -1,6 +1,7 @@
 """Describe wrong logits of steps: the slots of the cache that differ, or else the steps that do."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import OutOfMemoryError, Tensor
@@ -18,6 +19,7 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import TextSubject
 
+Shown = TypeVar("Shown")
 MOST_AFTER = 64
 """Number of steps after the first wrong one that fill the cache."""
 
@@ -30,17 +32,23 @@ def describe_logits(report: CaseReport, subject: TextSubject, resources: RunReso
     if not first or answer.input_tensors is None or not resources.explainer.budget_s:
         return None
     tokens = expected.token_ids[: min(first + MOST_AFTER, len(errors) - 1)]
-    of_cache = None
-    try:
-        with torch.no_grad():
-            of_cache = resources.explainer.describe_cache(report, tokens, _kept(report, subject, tokens))
-    except NotOfferedError:
-        pass
-    except (SubjectFaultError, MachineError, OutOfMemoryError) as error:
-        current().note(f"the cache of {report.case.id} is not described: {str(error).splitlines()[0]}")
+    kept = shown(f"the cache of {report.case.id}", lambda: _kept(report, subject, tokens))
+    of_cache = None if kept is None else resources.explainer.describe_cache(report, tokens, kept)
     if of_cache is not None and of_cache.explains:
         return of_cache
     return describe_steps(errors, allowed, of_cache is not None)
+
+
+def shown(what: str, ask: Callable[[], Shown]) -> Shown | None:
+    """Return the subject's answer; None if it does not offer it, or fails, which is noted."""
+    try:
+        with torch.no_grad():
+            return ask()
+    except NotOfferedError:
+        return None
+    except (SubjectFaultError, MachineError, OutOfMemoryError) as error:
+        current().note(f"{what} is not described: {str(error).splitlines()[0]}")
+        return None
 
 
 def _kept(report: CaseReport, subject: TextSubject, tokens: Sequence[int]) -> list[tuple[Tensor, Tensor]]:

@@ -1,9 +1,5 @@
 """Describe the first wrong tensor of a case: run the subject's broken stage once more, and measure the difference."""
 
-import torch
-from torch import OutOfMemoryError
-
-from pytest_dsocr.base.errors import MachineError
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
 from pytest_dsocr.describe.description import Description
@@ -13,15 +9,14 @@ from pytest_dsocr.explain.question import BY_TEXT
 from pytest_dsocr.models import STAGES
 from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.block_seams import watch_passes
-from pytest_dsocr.records.config import Level, NotOfferedError, SubjectFaultError
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.inside import Inside, watch_back, watch_front, watch_inside
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.passes import places_of
 from pytest_dsocr.records.subject_result import SubjectResult
 from pytest_dsocr.run.described import described
-from pytest_dsocr.run.described_steps import describe_logits
+from pytest_dsocr.run.described_steps import describe_logits, shown
 from pytest_dsocr.run.resources import RunResources
-from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.forced_steps import without_padding
 from pytest_dsocr.subjects.protocol import TextSubject
@@ -76,14 +71,7 @@ def describe_tensor(
     """Return the descriptions of a tensor; if ``alone``, without those of its input."""
     if not _is_known(what, report):
         return ()
-    try:
-        with torch.no_grad():
-            seen = _seen(what, subject, report)
-    except NotOfferedError:
-        return ()
-    except (SubjectFaultError, MachineError, OutOfMemoryError) as error:
-        current().note(f"{what} of {report.case.id} is not described: {str(error).splitlines()[0]}")
-        return ()
+    seen = shown(f"{what} of {report.case.id}", lambda: _seen(what, subject, report))
     earlier = [one for one in resources.read[-MOST_EARLIER:] if one != report.case and not one.is_several]
     return resources.explainer.describe(report, seen._replace(alone=alone), earlier) if seen else ()
 
