@@ -20,6 +20,8 @@ SEED = 48
 TINY = 1e-30
 ONE = ("one of ", "view ", "channel ")
 """First words of a name of one row."""
+ONLY = "only "
+"""Start of a sentence on rows besides which all are equal."""
 DIFFER = "differs", "differ"
 """Verb of one row, and of several."""
 EXACT = 0.99
@@ -164,7 +166,7 @@ def confined_to(pair: RowPair, inside: Tensor, words: str, verbs: tuple[str, str
         verbs: verb of one row, and of several.
     """
     if not (pair.not_equal & ~inside).any():
-        return f"only {words} {verbs[not words.startswith(ONE)]}"
+        return f"{ONLY}{words} {verbs[not words.startswith(ONE)]}"
     kept = float(pair.apart[inside].square().sum() / pair.apart.square().sum().clamp_min(TINY))
     return f"nearly all of the difference is in {words}" if kept >= EXACT else ""
 

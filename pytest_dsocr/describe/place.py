@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.describe.description import ENOUGH
-from pytest_dsocr.describe.pair import DIFFER, RowPair, confined_to, named, ranges, views_named
+from pytest_dsocr.describe.pair import DIFFER, ONLY, RowPair, confined_to, named, ranges, views_named
 
 MOST_ROWS = 0.6
 """Share of the rows up to which a difference is confined to them."""
@@ -59,7 +59,8 @@ def views(pair: RowPair) -> tuple[str, list[int]] | None:
         return None
     inside = views_differ[:, None].expand_as(pair.differing)
     text = confined_to(pair, inside, f"{views_named(found)} of {len(views_differ)}")
-    return (text, found) if text else None
+    is_some = text.startswith(ONLY) or len(found) <= MOST_ROWS * len(views_differ)
+    return (text, found) if text and is_some else None
 
 
 def channels(pair: RowPair) -> tuple[str, Tensor] | None:

@@ -39,7 +39,7 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
         found = {what: of_choices[0]} if of_choices else found
     if found:
         return found
-    if what == "logits" and what not in resources.described_stages:
+    if what == "logits" and not report.divergence.begins and what not in resources.described_stages:
         resources.described_stages.add(what)
         of_steps = describe_logits(report, subject, resources)
         return {what: of_steps} if of_steps else {}
