@@ -209,7 +209,7 @@ def _work(
 
     before = {one.name: one for one in family.stages}
     seams = [seam for name in stage.takes if name in before for seam in before[name].seams]
-    fed = {FUSION: (GRID, *family.of_views[-1].seams), PREFILL: ("input_ids", "images_seq_mask", FUSION)}.get(stage.name, seams)
+    fed = {FUSION: (GRID, *family.of_views[-1].seams), PREFILL: (*ROWS, FUSION)}.get(stage.name, seams)
     takes = TAKES.get(stage.name) or shown(fed or PIXELS)
     gives = shown(OFFERED.get(stage.name, stage.seams)) or ["the decoded text, with its markup and without the EOS"]
     module = [f"{stage.module} (its blocks: {stage.blocks})" if stage.blocks else stage.module] if stage.module else []
