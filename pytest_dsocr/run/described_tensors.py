@@ -127,10 +127,14 @@ def _inside_stage(name: TensorName, asked: CheckedSubject, report: CaseReport) -
 
 
 def _of_block(name: TensorName, asked: CheckedSubject, report: CaseReport) -> Seen | None:
-    """Run vision or the prompt once more, and return input and output of one block."""
+    """Run vision or the prompt once more, and return input and output of one block, if the subject shows them."""
     answer: SubjectResult = report.exchange.answer
     inputs, vision = answer.input_tensors or {}, answer.vision_tensors or {}
     assert name.block is not None
+    if asked.level < Level.MODULES:
+        asked.vision(inputs, partial=True)
+        gave, before = (asked.blocks.get(str(one)) for one in (name, name._replace(block=name.block - 1)))
+        return None if gave is None else Seen(str(name), gave.cpu(), () if before is None else (before.cpu(),))
     block = name.stage, name.block
     places = places_of(report.exchange.expected.seams, inputs) or {}
     find, stages = asked.subject.module, {stage.name: stage for stage in STAGES}

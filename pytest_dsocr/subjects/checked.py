@@ -177,6 +177,11 @@ class CheckedSubject:
         """Names of the last inputs and results that are not the subject's own work."""
         return self._own("tokenizer", "not_offered", frozenset(), lambda given: frozenset(to_builtin(tuple(given))))
 
+    @property
+    def blocks(self) -> dict[str, Tensor]:
+        """Outputs of blocks that the subject kept when it ran the last page, by name, such as ``prefill/0``."""
+        return self._own("vision", "blocks", {}, lambda given: own_tensors("vision", "blocks", given))
+
     def announce(self, case: Case, token_ids: Sequence[int]) -> None:
         """Announce the next case and the tokens of its steps to a subject that has ``announce``."""
         if self._has("tokenizer", "announce"):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from pytest_dsocr.adapters.dump import MORE_TOKENS, write
 from pytest_dsocr.adapters.dump_files import LENGTHS, LOGITS, TOKENS
@@ -24,6 +25,7 @@ from pytest_dsocr.records.config import Level, SubjectFaultError
 from pytest_dsocr.run.case import promised_and_absent
 from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.engine import engine_subject
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import NotOfferedError, Setup
@@ -89,6 +91,27 @@ def test_a_change_is_found_in_its_stage(
     assert main(["dump", "check", str(dumps)]) == bool(finding)
     [line] = [line for line in capsys.readouterr().out.splitlines() if f"  {name} " in line]
     assert finding in line
+
+
+def test_the_first_wrong_block_is_found(dumps: Path) -> None:
+    engine, case = engine_subject(Setup()), make_case(PAGE, "markdown", "gundam", family=DEEPSEEK_OCR)
+
+    def keep(block: int, gave: torch.Tensor) -> None:
+        np.save(dumps / CASE / f"prefill.{block}.npy", gave[(0,) * (block % 2)].numpy())  # rows may lack the first axis
+
+    for k in range(2, 4):
+        engine.module(f"model.layers.{k}").register_forward_hook(lambda *call, k=k: keep(k, call[2]))
+    inputs = engine.inputs(PAGE, prompt=case.prompt, preset=case.preset)
+    engine.prefill(inputs, torch.from_numpy(np.load(dumps / CASE / "vision_fusion.npy")))
+    report = held(f"dump:{dumps}", PAGE.stem)
+    made = {one.what for one in report.comparisons if one.verdict is not Verdict.NOT_COMPARED}
+    assert report.passes
+    assert {one for one in made if "/" in one} == {"prefill/2", "prefill/3"}
+    change(dumps, "prefill.3", lambda rows: rows * 1.01)
+    report = held(f"dump:{dumps}", PAGE.stem)
+    assert report.divergence is not None
+    assert report.divergence.first.what == "prefill/3"
+    assert main(["dump", "check", str(dumps)]) == 0
 
 
 @pytest.mark.parametrize("last", ["logits", "prefill", "vision_fusion"])
