@@ -12,7 +12,7 @@ from pytest_dsocr.base.words import entry, fit, listed, plain
 from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.models.spec import DECODE, FUSION, PREFILL, PREPROCESS, TOKENIZER, ModelSpec, Stage
-from pytest_dsocr.records.names import ComparisonName
+from pytest_dsocr.records.names import ComparisonName, TensorName
 from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.goldens import anchors_file
 from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
@@ -88,7 +88,7 @@ def next_work(
     for stage in stages:
         for case in result.cases:
             if state := _state_of(stage, case):
-                found, why = [*_found(stage, case, state)], [*_why(case, state)]
+                found, why = [*_found(stage, case, state)], [*_why(stage, case, state)]
                 return _work(stage, family, shapes, case, dtype, state=state, right=right, found=found, why=why)
         right.append(stage.name)
     return _of_tests(result, family, shapes, dtype, right, stages)
@@ -176,7 +176,7 @@ def _found(stage: Stage, case: CaseResult, state: PortState) -> Iterator[str]:
     yield from (f"{one.what}: {one.measured}" for one in failing[1:])
 
 
-def _why(case: CaseResult, state: PortState) -> Iterator[str]:
+def _why(stage: Stage, case: CaseResult, state: PortState) -> Iterator[str]:
     if state != "wrong":
         return
     if case.explained:
@@ -185,6 +185,10 @@ def _why(case: CaseResult, state: PortState) -> Iterator[str]:
         yield f"measured: {case.described.text}"
     if case.cause and not case.proven and case.cause not in (case.explained or ""):
         yield f"check: {case.cause}"
+    is_whole = case.first_wrong is not None and TensorName.parse(case.first_wrong).block is None
+    if stage.blocks and is_whole and not case.mistakes:
+        name = [stage.name, *stage.seams][-1]
+        yield f"check: which block is wrong first: offer module (L3), or write {name}.0 and so on for dump:"
     yield from (f"also wrong: {one.what}: {one.said}" for one in case.further)
     yield from (f"found: {one}" for one in case.findings if not case.further)
 

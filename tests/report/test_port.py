@@ -98,6 +98,15 @@ def test_what_is_missing_names_nothing_that_a_port_may_leave_out() -> None:
     assert work.found == ["sam.crops, sam.page"]
 
 
+def test_a_stage_without_a_cause_asks_for_its_blocks() -> None:
+    asked = []
+    for what, named in (("prefill", []), ("prefill", ["ROPE-01"]), ("prefill/2", []), ("projector.page", [])):
+        work = next_work(result(replace(WRONG, what=what), first_wrong=what, mistakes=named), FAMILY, SHAPES)
+        assert work
+        asked.append(any("prefill.0" in one for one in work.why))
+    assert asked == [True, False, False, False]
+
+
 def test_steps_that_are_left_out_are_counted() -> None:
     work = next_work(result(tokens={"reference": 4, "subject": 1}), FAMILY, SHAPES)
     assert work
