@@ -120,7 +120,7 @@ class DumpSubject:
         self._cases: dict[DumpKey, Case] = {}
         self._read = lru_cache(2)(Dump.read)
         self.not_offered = frozenset[str]()
-        self.blocks: dict[str, Tensor] = {}
+        self.block_outputs: dict[str, Tensor] = {}
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
         """Return the inputs that were written, and the contract's instead of those that were not."""
@@ -137,7 +137,7 @@ class DumpSubject:
         """Return the seams of vision that were written; an empty one means that the page is not encoded."""
         found = self._dumps(_key(inputs))[0].tensors
         named = {block_name(name): value for name, value in found.items() if block_name(name) != name}
-        self.blocks = in_stage_order({name: value[(None,) * (value.ndim == 2)] for name, value in named.items()})
+        self.block_outputs = in_stage_order({name: value[(None,) * (value.ndim == 2)] for name, value in named.items()})
         return {name: value for name, value in found.items() if name in VISION_SEAMS and value.numel()}
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Fed:

@@ -107,7 +107,7 @@ def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor], places: Places
             asked.prefill(inputs, seams.get("vision_fusion"))
     image = image_places(inputs["images_seq_mask"])
     blocks = [ComputedPart(one.stage, one.name, one.gave, (one.given,), one.depth, image) for one in passes]
-    return [*blocks, *_kept(asked.blocks, image), *_stages(seams, inputs)]
+    return [*blocks, *_kept(asked.block_outputs, image), *_stages(seams, inputs)]
 
 
 def _kept(blocks: Mapping[str, Tensor], image: tuple[int, int]) -> Iterator[ComputedPart]:

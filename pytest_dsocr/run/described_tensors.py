@@ -133,7 +133,7 @@ def _of_block(name: TensorName, asked: CheckedSubject, report: CaseReport) -> Se
     assert name.block is not None
     if asked.level < Level.MODULES:
         asked.vision(inputs, partial=True)
-        kept, given_by = asked.blocks, str(name._replace(block=name.block - 1))
+        kept, given_by = asked.block_outputs, str(name._replace(block=name.block - 1))
         return Seen(str(name), kept[str(name)].cpu(), tuple(kept[one].cpu() for one in (given_by,) if one in kept))
     block = name.stage, name.block
     places = places_of(report.exchange.expected.seams, inputs) or {}

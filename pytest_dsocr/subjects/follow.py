@@ -135,7 +135,7 @@ class _Following:
         self.learn(promised=self.asked.promised)
         with self._watched(inputs):
             vision = self.asked.vision(inputs, partial=True)
-            blocks = self.asked.blocks
+            blocks = self.asked.block_outputs
             self._see("vision", {**{name: blocks[name] for name in blocks.keys() & self.expected.seams}, **vision})
             self.learn(vision_tensors=vision)
             self.left.remove("vision")
