@@ -18,6 +18,7 @@ from pytest_dsocr.adapters.dump_files import LENGTHS, LOGITS, TOKENS
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict
+from pytest_dsocr.explain.parts import parts_of
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import make_case
@@ -103,14 +104,16 @@ def test_the_first_wrong_block_is_found(dumps: Path) -> None:
         engine.module(f"model.layers.{k}").register_forward_hook(lambda *call, k=k: keep(k, call[2]))
     inputs = engine.inputs(PAGE, prompt=case.prompt, preset=case.preset)
     engine.prefill(inputs, torch.from_numpy(np.load(dumps / CASE / "vision_fusion.npy")))
-    report = held(f"dump:{dumps}", PAGE.stem)
-    made = {one.what for one in report.comparisons if one.verdict is not Verdict.NOT_COMPARED}
-    assert report.passes
-    assert {one for one in made if "/" in one} == {"prefill/2", "prefill/3"}
     change(dumps, "prefill.3", lambda rows: rows * 1.01)
     report = held(f"dump:{dumps}", PAGE.stem)
+    blocks = {one.what: one.passes for one in report.comparisons if "/" in one.what and one.error is not None}
+    assert blocks == {"prefill/2": True, "prefill/3": False}
     assert report.divergence is not None
     assert report.divergence.first.what == "prefill/3"
+    asked = CheckedSubject(load_subject(f"dump:{dumps}", Setup()))
+    parts = {one.name: one for one in parts_of(asked, asked.inputs(case))}
+    assert parts["prefill/3"].given[0].equal(asked.block_outputs["prefill/2"])
+    assert "prefill/2" not in parts, "its input was not written"
     assert main(["dump", "check", str(dumps)]) == 0
 
 
