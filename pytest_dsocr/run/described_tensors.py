@@ -115,10 +115,14 @@ def _inside_stage(name: TensorName, asked: CheckedSubject, report: CaseReport) -
 
 
 def _of_block(name: TensorName, asked: CheckedSubject, report: CaseReport) -> Seen | None:
-    """Run vision or the prompt once more, and return input and output of one block."""
+    """Run vision or the prompt once more, and return input and output of one block, if the subject shows them."""
     answer: SubjectResult = report.exchange.answer
     inputs, vision = answer.input_tensors or {}, answer.vision_tensors or {}
     assert name.block is not None
+    if asked.level < Level.MODULES:
+        asked.vision(inputs, partial=True)
+        kept, given_by = asked.block_outputs, str(name._replace(block=name.block - 1))
+        return Seen(str(name), kept[str(name)].cpu(), tuple(kept[one].cpu() for one in (given_by,) if one in kept))
     block = name.stage, name.block
     places = places_of(report.exchange.expected.seams, inputs) or {}
     find, stages = asked.subject.module, {stage.name: stage for stage in STAGES}
