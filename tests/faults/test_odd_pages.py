@@ -16,12 +16,14 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.deepseek_ocr2 import FAMILY as DEEPSEEK_OCR2
 from pytest_dsocr.records.config import Setup
 from pytest_dsocr.records.reference_result import InputsDigest
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.engine import engine_subject
 from suites.contract.asked import recorded
 from suites.contract.odd_pages import COLOURS, ODD_PAGES, RGB_FIRST, shared_checks
+from suites.contract.test_odd_pages import follows_tie
 from tests.faults.outcome import of_catalogue
 from tests.faults.suites import failure
 from tests.faults.trial import loaded, planted
@@ -83,6 +85,16 @@ def test_correct_kernels_read_what_is_recorded(dtype: str, attention: str, tmp_p
     read = {name: subject.read(page.case(name, tmp_path, DEEPSEEK_OCR)) for name, page in ODD_PAGES.items()}
     assert read == {name: page["text"] for name, page in PAGES.items()}
     assert min(page["margin_ulps"] for page in PAGES.values()) > BY_DTYPE["bfloat16"].ties
+
+
+@pytest.mark.parametrize(
+    ("actual", "dtype", "is_followed"),
+    [("# July", "bfloat16", True), ("July", "bfloat16", False), ("# July", "float32", False)],
+)
+def test_a_text_may_part_at_a_tie_of_fewer_bits_and_not_before(actual: str, dtype: str, is_followed: bool) -> None:
+    page = json.loads(recorded("odd-pages.json", DEEPSEEK_OCR2).read_text(encoding="utf-8"))["pages"]["turned"]
+    assert follows_tie(actual, page, BY_DTYPE[dtype]) is is_followed
+    assert not follows_tie(actual, PAGES["turned"], BY_DTYPE[dtype]), "this model is sure of each token"
 
 
 @pytest.mark.dsocr_slow

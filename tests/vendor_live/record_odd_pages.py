@@ -21,7 +21,6 @@ from suites.contract.asked import recorded
 from suites.contract.odd_pages import ODD_PAGES
 from tests.vendor_live.golden import quietly_on_cpu
 
-
 BFLOAT16 = BY_DTYPE["bfloat16"]
 
 
