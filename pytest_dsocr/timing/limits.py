@@ -4,13 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import TypeVar
 
 from pytest_dsocr.base.words import listed
-from pytest_dsocr.timing.early import AGREEING
 from pytest_dsocr.timing.statistics import ALPHA, Judgement, Samples, fewest_rounds
 
-Taken = TypeVar("Taken")
 Judge = Callable[[int, int], Sequence[Judgement]]
 """Judges the rounds so far, given the number of this look and the largest number of looks."""
 Watcher = Callable[[str, int, int], None]
@@ -80,36 +77,6 @@ def once_settled(judged: Judge) -> Judge:
         return found
 
     return kept
-
-
-def settle(
-    rounds: list[Taken],
-    take: Callable[[Sequence[str]], Taken],
-    spoilt: Callable[[Taken], Sequence[str]],
-    judged: Judge,
-    looks: Sequence[int],
-    watch: Watcher,
-) -> Sequence[Judgement]:
-    """Add rounds, or pairs of them, until all is judged or the last look is reached; return the verdicts.
-
-    Args:
-        rounds: the rounds so far; spoilt ones are replaced, up to twice as many in all.
-        take: takes one more, given the open quantities; none before the first look.
-        spoilt: returns why a round is not used.
-        judged: judges the rounds so far.
-        looks: numbers of good rounds after which they are judged. Large differences show before the first.
-        watch: called during the work with the state so far.
-    """
-    judgements: Sequence[Judgement] = ()
-    for look, upto in ((0, min(AGREEING, looks[-1])), *enumerate(looks, 1)):
-        while (good := sum(not spoilt(one) for one in rounds)) < upto and len(rounds) < MOST_TAKEN * upto:
-            found = known(judgements, [why for one in rounds for why in spoilt(one)])
-            watch("; ".join(("rounds", *found)), good, looks[-1])
-            rounds.append(take([one.quantity for one in judgements if not one.settled]))
-        judgements = judged(look, len(looks))
-        if is_over(judgements) or (not good and upto >= looks[0]):
-            break
-    return judgements
 
 
 def known(judgements: Sequence[Judgement], spoilt: Sequence[str]) -> Iterator[str]:
