@@ -8,8 +8,6 @@ from statistics import median
 from pytest_dsocr.base.words import listed
 from pytest_dsocr.timing.statistics import ALPHA, Judgement, Samples, fewest_rounds
 
-Judge = Callable[[int, int], Sequence[Judgement]]
-"""Judges the rounds so far, given the number of this look and the largest number of looks."""
 Watcher = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and the most there will be."""
 
@@ -65,18 +63,6 @@ def looks_at(quantities: int, most_rounds: int = LOOKS[-1]) -> tuple[int, ...]:
 def is_over(judgements: Sequence[Judgement]) -> bool:
     """Return whether all quantities are settled or have a reason not to be; False before the first look."""
     return bool(judgements) and all(one.settled or one.reason for one in judgements)
-
-
-def once_settled(judged: Judge) -> Judge:
-    """Return ``judged`` with each verdict as the look left it that settled it; no more is measured of it then."""
-    before: dict[str, Judgement] = {}
-
-    def kept(look: int, looks: int) -> Sequence[Judgement]:
-        found = [before.get(one.quantity, one) for one in judged(look, looks)]
-        before.update((one.quantity, one) for one in found if one.settled)
-        return found
-
-    return kept
 
 
 def known(judgements: Sequence[Judgement], spoilt: Sequence[str]) -> Iterator[str]:
