@@ -138,7 +138,7 @@ AGAIN: dict[tuple[str, ...], list[str]] = {
     ("first_token",): ["inputs", "vision", "prefill"],
     ("page",): ["read"],
 }
-"""By the quantities of a round, what is asked of the subject."""
+"""The methods of the subject that a round of these quantities calls."""
 
 
 def test_a_round_does_again_what_its_quantities_need_and_no_more(monkeypatch: pytest.MonkeyPatch, probe: Probe) -> None:
