@@ -25,7 +25,7 @@ from torch import Tensor
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract import GRID, PIXELS
-from pytest_dsocr.contract.image import files_of
+from pytest_dsocr.contract.image import images_in
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.places import architecture_of
@@ -293,8 +293,7 @@ class _Watched:
 
 def _files(page: Path) -> list[str]:
     """Return a page's file, or those of a folder."""
-    found = files_of(page)
-    return [*map(str, found)] if isinstance(found, list) else [str(found)]
+    return [*map(str, images_in(page) if page.is_dir() else [page])]
 
 
 def _sizes(preset: Preset) -> dict[str, Any]:

@@ -129,24 +129,21 @@ class Engine(Generic[CacheT]):
         prompt: str = "markdown",
         preset: str | Preset = "gundam",
         max_new_tokens: int | None = None,
-        no_repeat_ngram_size: int | None = None,
     ) -> PageResult:
         """Read one page to its end."""
         self.stages.clear()
         inputs = self.prepare(image, prompt=prompt, preset=preset)
-        return self.run_prepared(inputs, max_new_tokens=max_new_tokens, no_repeat_ngram_size=no_repeat_ngram_size)
+        return self.run_prepared(inputs, max_new_tokens=max_new_tokens)
 
     def run_prepared(
         self,
         inputs: Inputs,
         *,
         max_new_tokens: int | None = None,
-        no_repeat_ngram_size: int | None = None,
         on_token: Callable[[int], None] | None = None,
     ) -> PageResult:
         """Read a page whose inputs are made; ``on_token`` is called with each token as it comes."""
-        policy = self._policy(max_new_tokens, no_repeat_ngram_size)
-        return self._read([inputs], policy, on_token)[0]
+        return self._read([inputs], self._policy(max_new_tokens), on_token)[0]
 
     def run_batch(
         self,
@@ -164,7 +161,7 @@ class Engine(Generic[CacheT]):
             return []
         self.stages.clear()
         pages = [self.prepare(image, prompt=prompt, preset=preset) for image in images]
-        return self._read(pages, self._policy(max_new_tokens, None))
+        return self._read(pages, self._policy(max_new_tokens))
 
     def _read(
         self,
@@ -201,9 +198,8 @@ class Engine(Generic[CacheT]):
         counts = Counts(inputs.prompt_tokens, inputs.image_tokens, len(tokens), views, steps)
         return PageResult(text, tokens, markup, counts, "eos" if tokens[-1] == policy.eos_id else "length", {})
 
-    def _policy(self, max_new_tokens: int | None, no_repeat_ngram_size: int | None) -> DecodePolicy:
-        given = {"max_new_tokens": max_new_tokens, "no_repeat_ngram_size": no_repeat_ngram_size}
-        return replace(self.policy, **{name: value for name, value in given.items() if value is not None})
+    def _policy(self, max_new_tokens: int | None) -> DecodePolicy:
+        return self.policy if max_new_tokens is None else replace(self.policy, max_new_tokens=max_new_tokens)
 
 
 def until_end(row: Sequence[int], eos_id: int) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_dsocr.contract.markup import Box, Markup, Span
+from pytest_dsocr.contract.markup import Markup, Span
 from pytest_dsocr.engine.stages import StageTime
 
 FinishReason = Literal["eos", "length"]
@@ -39,8 +39,3 @@ class PageResult:
     def spans(self) -> tuple[Span, ...]:
         """The entry spans in the text's order."""
         return self.markup.spans
-
-    @property
-    def boxes(self) -> tuple[Box, ...]:
-        """The boxes of all spans, in the text's order, in thousandths of the page."""
-        return tuple(box for span in self.spans for box in span.boxes)

@@ -221,7 +221,7 @@ def dsocr_reading(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: KeptCase) -
 
     If both sides have answered to the case already, return the subject's answer.
     """
-    from pytest_dsocr.subjects.follow import read_alone, reading_of
+    from pytest_dsocr.subjects.readings import read_alone, reading_of
 
     if (answer := _dsocr_kept.answer(dsocr_case, dsocr_subject)) is not None:
         return reading_of(answer)

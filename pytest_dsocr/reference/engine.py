@@ -17,7 +17,7 @@ from typing import Any, Self
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.artifacts import OURS
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import EngineModel
 from pytest_dsocr.engine.result import PageResult
@@ -50,7 +50,6 @@ from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.loading import ENGINE
 
-NOTHING = Best((), ())
 IN_HALF = "float16: the vendor's arithmetic in a dtype that its code does not compute in"
 """Override of the engine's answers in float16."""
 DTYPES_OF_ENGINE = (*DTYPES_OF_VENDOR, "float16")
@@ -79,11 +78,10 @@ class EngineRuntime:
         on_progress: OnProgress = lambda what, done, total: None,
     ) -> Self:
         """Load ``checkpoint``; raise ``DsocrError`` if it or the device, dtype or attention is not available."""
-        weights = partial(on_progress, "weights")
         engine = Engine.from_checkpoint(
-            checkpoint, device=device, dtype=dtype, attention=attention, on_progress=weights
+            checkpoint, device=device, dtype=dtype, attention=attention, on_progress=partial(on_progress, "weights")
         )
-        made = provenance_of(resolve(checkpoint), device_class(device), dtype, attention, command, **_of_engine(dtype))
+        made = _made_by_engine(resolve(checkpoint), device_class(device), dtype, attention, command)
         return cls(EngineSubject(engine), made, on_progress)
 
     def observe(self, case: Case, *, keep_values: bool = False) -> ReferenceResult:
@@ -92,33 +90,32 @@ class EngineRuntime:
         Raises:
             DsocrError: if free reading and teacher-forced steps differ, which a reference must not do.
         """
+
+        def on_token(number: int) -> None:
+            self.on_progress("token", number, case.max_new_tokens)
+
         engine, tokens = self.subject.engine, count(1)
         prepared = engine.prepare(case.page, prompt=case.prompt, preset=case.preset)
         read = engine.run_prepared(
-            prepared, max_new_tokens=case.max_new_tokens, on_token=lambda _: self._token(next(tokens), case)
+            prepared, max_new_tokens=case.max_new_tokens, on_token=lambda _: on_token(next(tokens))
         )
-        answer = run_teacher_forced(
-            self.subject, case, _to_follow(case, prepared, read), lambda step: self._token(step, case)
-        )
+        answer = run_teacher_forced(self.subject, case, _to_follow(case, prepared, read), on_token)
         seen = _observation(case, answer, read, self.provenance)
         return seen if keep_values else without_values(seen)
-
-    def _token(self, number: int, case: Case) -> None:
-        self.on_progress("token", number, case.max_new_tokens)
 
 
 def _to_follow(case: Case, prepared: Inputs, read: PageResult) -> ReferenceResult:
     """Return a reference result for ``run_teacher_forced`` with the engine's own tokens."""
     steps = tuple(Step(token, Best((token,), (0.0,))) for token in read.token_ids)
     inputs = InputsDigest.of(prepared.tensors, keep_values=True)
-    return ReferenceResult(case.id, inputs, {}, NOTHING, steps, Output(read.text, (), "", {}))
+    return ReferenceResult(case.id, inputs, {}, Best((), ()), steps, Output(read.text, (), "", {}))
 
 
 def _observation(case: Case, answer: SubjectResult, read: PageResult, provenance: Provenance) -> ReferenceResult:
-    if spoilt := next((step.not_finite for step in answer.forced or () if step.not_finite), None):
+    forced = answer.forced or ()
+    if spoilt := next((step.not_finite for step in forced if step.not_finite), None):
         raise DsocrError(f"the engine's logits of {case.id} have {spoilt}; choose another --dsocr-reference-dtype")
-    chosen = tuple(step.token for step in answer.forced or ())
-    if chosen != read.token_ids or answer.text != read.text:
+    if tuple(step.token for step in forced) != read.token_ids or answer.text != read.text:
         raise DsocrError(
             f"the engine read {len(read.token_ids)} tokens of {case.id} differently than it decodes them step by "
             "step; it cannot stand in on this device"
@@ -131,15 +128,13 @@ def _observation(case: Case, answer: SubjectResult, read: PageResult, provenance
     return ReferenceResult(
         case_id=case.id,
         seams=answer.seams,
-        steps=tuple(Step(step.token, step.best) for step in answer.forced or ()),
+        steps=tuple(Step(step.token, step.best) for step in forced),
         output=Output(answer.text, answer.spans, **written),
         provenance=provenance,
         **values,
     )
 
 
-RUNTIME = f"{EngineRuntime.__module__}:{EngineRuntime.__qualname__}"
-"""Name of the runtime in the worker."""
 ENGINE_NAMES = (ENGINE, f"{engine_subject.__module__}:{engine_subject.__qualname__}")
 """Names of the engine as a subject."""
 
@@ -164,10 +159,18 @@ class EngineReference:
         kept: Path | None = None,
         **limits: float,
     ) -> None:
-        _check("dtype", wanted.dtype, DTYPES_OF_ENGINE)
-        _check("attention", wanted.attention, OF_VENDOR)
+        for what, given, valid in (
+            ("dtype", wanted.dtype, DTYPES_OF_ENGINE),
+            ("attention", wanted.attention, OF_VENDOR),
+        ):
+            if given not in valid:
+                raise DsocrError(
+                    f"the engine is proven equal to the vendor's code in {what} {' and '.join(valid)}, and not in "
+                    f"{given}; choose one for the reference: --dsocr-reference-{what}={valid[0]}"
+                )
         self.wanted, self.recorded, self._folder = wanted, recorded, kept
-        how: dict[str, Any] = {**wanted.ways, **limits, "runtime": RUNTIME}
+        runtime = f"{EngineRuntime.__module__}:{EngineRuntime.__qualname__}"
+        how: dict[str, Any] = {**wanted.ways, **limits, "runtime": runtime}
         self._engine = LiveReference(None, wanted.checkpoint.name, python=Path(sys.executable), **how)
         self._thread: ThreadPoolExecutor | None = None
         """The thread that talks to the engine, once it loads meanwhile."""
@@ -178,7 +181,7 @@ class EngineReference:
     def provenance(self) -> Provenance:
         """Provenance of the engine's answers; a recorded case has that of its recording."""
         key = self.wanted.key
-        return provenance_of(self.wanted.checkpoint, key.device, key.dtype, key.attention, "", **_of_engine(key.dtype))
+        return _made_by_engine(self.wanted.checkpoint, key.device, key.dtype, key.attention, "")
 
     def observe(self, case: Case) -> ReferenceResult:
         """Return the recorded result of a case, or else the engine's.
@@ -261,7 +264,8 @@ class EngineReference:
         try:
             self.recording_of(case)
         except NotRecordedError as error:
-            if name in ENGINE_NAMES or _is_engine(subject):
+            is_engine = type(subject) is EngineSubject and isinstance(subject.engine.model, EngineModel)
+            if name in ENGINE_NAMES or is_engine:  # a derived class, or the vendor's model in it, is another
                 why = "the engine is the subject itself, so it cannot be the reference as well"
                 raise NotRecordedError(f"{error}; {why}") from None
 
@@ -291,22 +295,6 @@ def open_engine_reference(
     return EngineReference(wanted, recorded, kept, **limits)
 
 
-def _of_engine(dtype: str) -> dict[str, Any]:
-    """Return the provenance that all answers of the engine in a dtype share."""
-    return {
-        "vendor_sha256": {},
-        "overrides": (ENGINE_STANDS_IN, *(() if dtype in DTYPES_OF_VENDOR else (IN_HALF,))),
-    }
-
-
-def _check(what: str, given: str, valid: tuple[str, ...]) -> None:
-    if given not in valid:
-        raise DsocrError(
-            f"the engine is proven equal to the vendor's code in {what} {' and '.join(valid)}, and not in {given}; "
-            f"choose one for the reference: --dsocr-reference-{what}={valid[0]}"
-        )
-
-
-def _is_engine(subject: object) -> bool:
-    """Return whether a subject is the shipped engine, neither a derived class nor the vendor's model in its place."""
-    return type(subject) is EngineSubject and isinstance(subject.engine.model, EngineModel)
+def _made_by_engine(checkpoint: Checkpoint, device: str, dtype: str, attention: str, command: str) -> Provenance:
+    overrides = (ENGINE_STANDS_IN,) if dtype in DTYPES_OF_VENDOR else (ENGINE_STANDS_IN, IN_HALF)
+    return provenance_of(checkpoint, device, dtype, attention, command, vendor_sha256={}, overrides=overrides)

@@ -12,7 +12,6 @@ import platform
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from safetensors.torch import load, save
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.files import parse_json, sha256, write_whole
+from pytest_dsocr.base.own_files import own_sha256
 from pytest_dsocr.base.process import THREADS, cores
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.prompt import TextTokenizer
@@ -149,13 +149,5 @@ def _conditions(made: Provenance) -> dict[str, Any]:
             for name, value in os.environ.items()
             if name.startswith(OF_NUMBERS) and (name != THREADS or made.device == "cpu")
         },
-        "code": _code_sha256(),
+        "code": own_sha256(),
     }
-
-
-@cache
-def _code_sha256() -> str:
-    """Hash the code of this package: any change of it may be one of the engine."""
-    package = Path(__file__).parents[1]
-    files = sorted(package.rglob("*.py"))
-    return sha256(b"".join(f"{file.relative_to(package)} {sha256(file.read_bytes())}\n".encode() for file in files))

@@ -77,21 +77,15 @@ class LiveReference(Client):
         """Provenance of its answers."""
         return self.start()
 
-    def observe(self, case: Case, *, out: Path | None = None) -> ReferenceResult:
-        """Run the unchanged ``infer`` on a case and return its result.
-
-        Args:
-            case: the case to read.
-            out: folder to which the files that ``infer`` writes are added.
-        """
-        kept = Path(tempfile.mkdtemp(dir=self._files)) if self._files and not out else None
-        where: dict[str, Any] = {"out": out or kept} if out or kept else {}
+    def observe(self, case: Case) -> ReferenceResult:
+        """Run the unchanged ``infer`` on a case and return its result."""
+        kept = Path(tempfile.mkdtemp(dir=self._files)) if self._files else None
         seen = self._ask(
             "observe",
             case,
             lambda answer: unpack(answer[0], answer[1], Provenance.from_json(answer[2])),
             keep_values=self.keep_values,
-            **where,
+            **({"out": kept} if kept else {}),
         )
         return replace(seen, output=replace(seen.output, kept=kept)) if kept else seen
 

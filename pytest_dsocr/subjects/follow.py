@@ -260,8 +260,7 @@ class _Following:
         message = clean_output(self.asked.text_of(tokens)) if same and self.asked.tells_text else None
         is_read = message is None or always_read
         text = self.asked.read(self.case) if message is None or is_read else message
-        spans = self.case.spans_in(text)
-        reread = same and (message is None or always_read)
+        reread, spans = same and is_read, self.case.spans_in(text)
         self.learn(text=text, spans=spans, ends=ends, reread=reread, text_of_tokens=message if reread else None)
         if is_read:
             self._retrace(text)
@@ -299,27 +298,3 @@ def _written(asked: CheckedSubject, text: str, case: Case) -> tuple[str, dict[st
             files = sorted(path for path in folder.rglob("*") if path.is_file())
             artefacts = {path.relative_to(folder).as_posix(): Artefact.of(path) for path in files}
             return (folder / file).read_bytes().decode(), artefacts
-
-
-def read_alone(subject: TextSubject, case: Case) -> SubjectResult:
-    """Read the case's page to its end with ``subject``, of any level; return text and spans, and nothing else.
-
-    Raises:
-        SubjectFaultError: where it raises, or gives no text.
-    """
-    asked = CheckedSubject(subject)
-    with torch.no_grad():
-        text = asked.read(case)
-    return SubjectResult(case.id, asked.level, text, case.spans_in(text))
-
-
-def reading_of(answer: SubjectResult) -> SubjectResult:
-    """Return of an answer what :func:`read_alone` would; raise the subject's error where the reading was lost to it.
-
-    Raises:
-        NotOfferedError: where the subject offers none of this case.
-    """
-    if "read" in answer.lost:
-        answer.whole()
-        raise NotOfferedError(f"not offered: a text of {answer.case_id}")
-    return SubjectResult(answer.case_id, answer.level, answer.text, answer.spans)

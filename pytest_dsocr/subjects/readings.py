@@ -1,4 +1,4 @@
-"""Repeated readings of a page in one process, directly after one another and after other pages."""
+"""Readings of a page: alone, and repeated in one process, directly after one another and after other pages."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 from pytest_dsocr.records.case import Case
-from pytest_dsocr.records.config import SubjectFaultError
+from pytest_dsocr.records.config import NotOfferedError, SubjectFaultError
 from pytest_dsocr.records.packing import pack_inputs
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.records.subject_result import Reading, SubjectResult
@@ -65,3 +65,27 @@ def _read_between(asked: CheckedSubject, other: Case) -> None:
         except SubjectFaultError:
             return
         raise
+
+
+@torch.no_grad()
+def read_alone(subject: TextSubject, case: Case) -> SubjectResult:
+    """Read the case's page to its end with ``subject``, of any level; return text and spans, and nothing else.
+
+    Raises:
+        SubjectFaultError: where it raises, or gives no text.
+    """
+    asked = CheckedSubject(subject)
+    text = asked.read(case)
+    return SubjectResult(case.id, asked.level, text, case.spans_in(text))
+
+
+def reading_of(answer: SubjectResult) -> SubjectResult:
+    """Return of an answer what :func:`read_alone` would; raise the subject's error where the reading was lost to it.
+
+    Raises:
+        NotOfferedError: where the subject offers none of this case.
+    """
+    if "read" in answer.lost:
+        answer.whole()
+        raise NotOfferedError(f"not offered: a text of {answer.case_id}")
+    return SubjectResult(answer.case_id, answer.level, answer.text, answer.spans)

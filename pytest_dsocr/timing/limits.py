@@ -4,15 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import TypeVar
 
 from pytest_dsocr.base.words import listed
-from pytest_dsocr.timing.early import AGREEING
 from pytest_dsocr.timing.statistics import ALPHA, Judgement, Samples, fewest_rounds
 
-Taken = TypeVar("Taken")
-Judge = Callable[[int, int], Sequence[Judgement]]
-"""Judges the rounds so far, given the number of this look and the largest number of looks."""
 Watcher = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and the most there will be."""
 
@@ -68,48 +63,6 @@ def looks_at(quantities: int, most_rounds: int = LOOKS[-1]) -> tuple[int, ...]:
 def is_over(judgements: Sequence[Judgement]) -> bool:
     """Return whether all quantities are settled or have a reason not to be; False before the first look."""
     return bool(judgements) and all(one.settled or one.reason for one in judgements)
-
-
-def once_settled(judged: Judge) -> Judge:
-    """Return ``judged`` with each verdict as the look left it that settled it; no more is measured of it then."""
-    before: dict[str, Judgement] = {}
-
-    def kept(look: int, looks: int) -> Sequence[Judgement]:
-        found = [before.get(one.quantity, one) for one in judged(look, looks)]
-        before.update((one.quantity, one) for one in found if one.settled)
-        return found
-
-    return kept
-
-
-def settle(
-    rounds: list[Taken],
-    take: Callable[[Sequence[str]], Taken],
-    spoilt: Callable[[Taken], Sequence[str]],
-    judged: Judge,
-    looks: Sequence[int],
-    watch: Watcher,
-) -> Sequence[Judgement]:
-    """Add rounds, or pairs of them, until all is judged or the last look is reached; return the verdicts.
-
-    Args:
-        rounds: the rounds so far; spoilt ones are replaced, up to twice as many in all.
-        take: takes one more, given the open quantities; none before the first look.
-        spoilt: returns why a round is not used.
-        judged: judges the rounds so far.
-        looks: numbers of good rounds after which they are judged. Large differences show before the first.
-        watch: called during the work with the state so far.
-    """
-    judgements: Sequence[Judgement] = ()
-    for look, upto in ((0, min(AGREEING, looks[-1])), *enumerate(looks, 1)):
-        while (good := sum(not spoilt(one) for one in rounds)) < upto and len(rounds) < MOST_TAKEN * upto:
-            found = known(judgements, [why for one in rounds for why in spoilt(one)])
-            watch("; ".join(("rounds", *found)), good, looks[-1])
-            rounds.append(take([one.quantity for one in judgements if not one.settled]))
-        judgements = judged(look, len(looks))
-        if is_over(judgements) or (not good and upto >= looks[0]):
-            break
-    return judgements
 
 
 def known(judgements: Sequence[Judgement], spoilt: Sequence[str]) -> Iterator[str]:

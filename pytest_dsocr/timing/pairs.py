@@ -21,7 +21,6 @@ from pytest_dsocr.timing.limits import (
     known,
     limits_of,
     looks_at,
-    once_settled,
 )
 from pytest_dsocr.timing.rounds import FEW, OF_START, OF_WHOLE, PAGE, Round, alike
 from pytest_dsocr.timing.side import TimedSide
@@ -56,6 +55,8 @@ class PairedRounds:
     took_s: dict[Quantities, float] = field(init=False, default_factory=dict)
     """Seconds of the last pair of each group."""
     judgements: Sequence[Judgement] = ()
+    settled: dict[str, Judgement] = field(init=False, default_factory=dict)
+    """Verdicts as the look left them that settled them; no more is measured of these."""
 
     def __post_init__(self) -> None:
         """Take the first pair of each group; the whole page's always, since limits depend on the page's time."""
@@ -63,7 +64,6 @@ class PairedRounds:
         for group in self.groups:
             if only := self.asked(group) or ([PAGE] if group is self.groups[-1] else []):
                 self._take(group, only)
-        self._judged = once_settled(self._judge)
         self.looks, [self.fewest, *_] = looks_at(self.quantities, self.most_rounds), looks_at(self.quantities)
 
     @property
@@ -97,11 +97,11 @@ class PairedRounds:
         except KeyboardInterrupt:
             for side in self.both:
                 side.process.end()
-            self.judgements = self._judged(last, last)
+            self.judgements = self._judged(last)
             return f"{ENDED} after {count(len(self.all), 'pair')}"
         if is_over(self.judgements):
             return ""
-        self.judgements = self._judged(last, last)
+        self.judgements = self._judged(last)
         if is_short:
             return f"the {self.budget.seconds:g} s of --seconds were over after {count(len(self.all), 'pair')}"
         few = self.looks[-1] < self.fewest
@@ -120,8 +120,8 @@ class PairedRounds:
                     self._show(group)
                     self._take(group, open_ones)
                     if upto <= self.looks[0]:
-                        self.judgements = self._judged(0, len(self.looks))
-            self.judgements = self._judged(look, len(self.looks))
+                        self.judgements = self._judged(0)
+            self.judgements = self._judged(look)
             is_idle = is_short and len(self.all) == before
             if is_over(self.judgements) or is_idle or (not self.judgements and upto >= self.looks[0]):
                 break
@@ -138,11 +138,15 @@ class PairedRounds:
             return self.asked(group) if self.taken[group] else []
         return [one.quantity for one in self.judgements if one.quantity in group and not (one.settled or one.reason)]
 
-    def _judge(self, look: int, looks: int) -> Sequence[Judgement]:
+    def _judged(self, look: int) -> Sequence[Judgement]:
         """Judge the pairs so far; before the end only once each group has a good pair."""
+        looks = len(self.looks)
         if look < looks and not all(self._good(group) for group in self.groups if self.taken[group]):
             return ()
-        return judge_pairs(self.all, self.slower, look, looks, self.stages)
+        judged = judge_pairs(self.all, self.slower, look, looks, self.stages)
+        found = [self.settled.get(one.quantity, one) for one in judged]
+        self.settled.update((one.quantity, one) for one in found if one.settled)
+        return found
 
     def _show(self, group: Quantities) -> None:
         spoilt_by = [why for pair in self.all for why in spoilt(pair)]

@@ -13,8 +13,9 @@ from pytest_dsocr.cost.roofline import Roof
 from pytest_dsocr.timing import summary
 from pytest_dsocr.timing.baseline import Baseline
 from pytest_dsocr.timing.counts import CountChange, exact_changes, exactly, flags
+from pytest_dsocr.timing.early import AGREEING
 from pytest_dsocr.timing.host import host_ratio, idle_share, is_another, of_runs
-from pytest_dsocr.timing.limits import ALONE, LOOKS, Watcher, limits_of, looks_at, settle
+from pytest_dsocr.timing.limits import ALONE, LOOKS, MOST_TAKEN, Watcher, is_over, known, limits_of, looks_at
 from pytest_dsocr.timing.rounds import Measured, Round, alike
 from pytest_dsocr.timing.statistics import Judgement, TimingVerdict, judge
 
@@ -135,19 +136,23 @@ def measure(
     on_round("warming up", 0, most_rounds)
     probe.warm_up()
 
-    def take(_: Sequence[str] = ()) -> Round:
+    def take() -> Round:
         """Take all, as the baseline did: alone, and with warmer caches, a stage may take less."""
         one = Round.from_json(probe.round())
         return alike(one, baseline.rounds[0]) if baseline else one
 
-    rounds = [take()]
+    rounds, judgements = [take()], list[Judgement]()
     looks = looks_at(len(rounds[0].wall_ms), most_rounds) if baseline else (min(rounds_alone, most_rounds),)
-
-    def judged(look: int, looks: int) -> Sequence[Judgement]:
-        return judge_run(baseline, replace(counts, rounds=tuple(rounds)), slower, look, looks) if baseline else ()
-
-    judgements = settle(rounds, take, lambda one: one.spoilt, judged, looks, on_round)
-    return replace(counts, rounds=tuple(rounds)), tuple(judgements)
+    for look, upto in ((0, min(AGREEING, looks[-1])), *enumerate(looks, 1)):
+        while (good := sum(not one.spoilt for one in rounds)) < upto and len(rounds) < MOST_TAKEN * upto:
+            found = known(judgements, [why for one in rounds for why in one.spoilt])
+            on_round("; ".join(("rounds", *found)), good, looks[-1])
+            rounds.append(take())
+        measured = replace(counts, rounds=tuple(rounds))
+        judgements = judge_run(baseline, measured, slower, look, len(looks)) if baseline else []
+        if is_over(judgements) or (not good and upto >= looks[0]):
+            break
+    return measured, tuple(judgements)
 
 
 def judge_run(before: Measured, after: Measured, slower: Mapping[str, float], look: int, looks: int) -> list[Judgement]:

@@ -1,4 +1,4 @@
-"""Programs that really read pages, compared with recordings of the vendor's code; and a run in which one crashes."""
+"""A run against a server: what it offers and what it says are reported."""
 
 import json
 

@@ -11,7 +11,6 @@ from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import EngineModel
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.timing.probe.flops import Flops, counted_flops
 
 TOKEN = 5
@@ -25,7 +24,7 @@ def shown(of: EngineModel) -> dict[str, nn.Module]:
 
 def work_of(engine: Engine[Any], page_px: tuple[int, int], preset: str, tokens: int, **how: Any) -> Workload:
     """Return the workload of a page that is read with the prompt ``free``."""
-    how |= {"generated_tokens": tokens, "family": DEEPSEEK_OCR}
+    how |= {"generated_tokens": tokens, "family": model_of(engine).family}
     return Workload.of_prompt(page_px, "free", preset, engine.tokenizer, **how)
 
 

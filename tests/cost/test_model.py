@@ -24,7 +24,7 @@ from tests.engine.written import synthetic_engine
 from tests.sizes import SYNTHETIC
 
 
-@pytest.mark.parametrize("checkpoint", ["mini", "synthetic:tiny"])
+@pytest.mark.parametrize("checkpoint", ["mini", "synthetic:tiny", "deepseek_ocr2:synthetic:tiny"])
 def test_each_modules_parameters_are_those_of_the_model(checkpoint: str) -> None:
     found = Counter[str]()
     computed = parameters(resolve(checkpoint).architecture)

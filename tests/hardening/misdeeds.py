@@ -131,12 +131,6 @@ class Reader:
         do("close")
 
 
-class InEightBits(Reader):
-    """Subject of L0 that declares its precision."""
-
-    precision = "int8"
-
-
 class Staged(Reader):
     """Subject of L2 with ``text_of``, ``write`` and meaningless tensors."""
 

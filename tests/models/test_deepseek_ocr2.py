@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,7 @@ from torch import Tensor
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.contract.presets import image_token_count
-from pytest_dsocr.cost.cost import WHOLE, by_module, differences
-from pytest_dsocr.cost.model import parameters, stages_of
-from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.cost.model import parameters
 from pytest_dsocr.describe.attention import describe_block
 from pytest_dsocr.describe.block import Block
 from pytest_dsocr.describe.layout import pair_of
@@ -30,10 +27,9 @@ from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr2.model import DeepseekOCR2
-from pytest_dsocr.models.deepseek_ocr2.qwen2 import Tower, visible
+from pytest_dsocr.models.deepseek_ocr2.qwen2 import Tower
 from pytest_dsocr.models.deepseek_ocr2.sizes import sizes_of
-from pytest_dsocr.timing.probe.flops import counted_flops
-from tests.cost.full_size import shown
+from tests.cost.full_size import counted
 
 OWN = MODELS["deepseek_ocr2"]
 TINY = "deepseek_ocr2:synthetic:tiny"
@@ -161,10 +157,6 @@ def test_the_vendors_default_loses_the_last_features(engine: Engine[Any], page: 
         engine.prepare(page, preset=other)
 
 
-def test_who_attends_to_whom() -> None:
-    assert visible(2, torch.device("cpu")).int().tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
-
-
 @pytest.fixture
 def tower(engine: Engine[Any]) -> Tower:
     found = model_of(engine).get_submodule("model.qwen2_model")
@@ -207,19 +199,7 @@ def test_the_fast_engine_computes_the_same(engine: Engine[Any], page: Image.Imag
 
 
 def test_products_of_a_page(engine: Engine[Any], page: Image.Image) -> None:
-    arch = model_of(engine).arch
-    work = Workload.of_prompt(PAGE_PX, "free", "small", engine.tokenizer, generated_tokens=1, family=OWN)
-    with counted_flops(shown(model_of(engine))) as found:
-        engine.prefill(engine.prepare(page, prompt="free", preset="small"))
-    computed = by_module(stages_of(arch, work).values())
-    assert differences(computed, {WHOLE: found.operators, **found.modules}, found.calls) == []
-    counted = Counter[str]()
-    for name, tensor in model_of(engine).state_dict().items():
-        module = name
-        while module not in parameters(arch):
-            module = module.rpartition(".")[0]
-        counted[module] += tensor.numel()
-    assert counted == parameters(arch)
+    counted(engine, page, "small", 2, "cpu", dtype="float32")
 
 
 @pytest.mark.parametrize(

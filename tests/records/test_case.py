@@ -15,6 +15,7 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import Case, PageFaultError, make_case, prompt_name
 from pytest_dsocr.records.provenance import Provenance, RecordingKey, device_class, slug, versions
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, rgb
+from tests.reference.replay import MADE as CPU
 
 FREE = DEEPSEEK_OCR.prompts["free"]
 
@@ -84,28 +85,21 @@ def test_the_hash_is_of_the_page_as_it_is_loaded(page: Path, tmp_path: Path) -> 
         sha256(tmp_path / "page.png")
 
 
-MADE = Provenance(
-    checkpoint="synthetic:tiny@3",
-    checkpoint_sha256="ab" * 32,
-    vendor_sha256={"modeling_deepseekocr.py": "cd" * 32},
-    device="nvidia-h200",
-    dtype="bfloat16",
-    attention="flash_attention_2",
-    resampling="85ab7edb4ccf5db9",
-    versions={"python": "3.11.9", "torch": "2.6.0"},
-    overrides=("the ceiling of generate", "the image token's id"),
-    date="2026-11-21",
-    command="dsocr vendor record",
+MADE = replace(
+    CPU, device="nvidia-h200", dtype="bfloat16", attention="flash_attention_2", resampling="85ab7edb4ccf5db9"
 )
 OTHER: dict[str, tuple[Any, list[str]]] = {
-    "checkpoint": ("synthetic:tiny", []),
-    "checkpoint_sha256": ("00", [f"checkpoint_sha256: {'ab' * 8} and 00"]),
-    "vendor_sha256": ({}, [f"vendor_sha256.modeling_deepseekocr.py: {'cd' * 8} and None"]),
+    "checkpoint": ("synthetic:small", []),
+    "checkpoint_sha256": ("00", [f"checkpoint_sha256: {'c0' * 8} and 00"]),
+    "vendor_sha256": (
+        {"deepencoder.py": "2b" * 32},
+        [f"vendor_sha256.modeling_deepseekocr.py: {'1a' * 8} and None"],
+    ),
     "device": ("cpu", ["device: nvidia-h200 and cpu"]),
     "dtype": ("float32", ["dtype: bfloat16 and float32"]),
     "attention": ("eager", ["attention: flash_attention_2 and eager"]),
     "resampling": ("4e7a", ["resampling: 85ab7edb4ccf5db9 and 4e7a"]),
-    "versions": ({"python": "3.12.1", "torch": "2.6.0"}, ["versions.python: 3.11.9 and 3.12.1"]),
+    "versions": ({**MADE.versions, "python": "3.11.9"}, ["versions.python: 3.12.1 and 3.11.9"]),
     "overrides": ((), [f"overrides: {MADE.overrides} and ()"]),
     "date": ("2027-01-01", []),
     "command": ("dsocr compare", []),
@@ -126,7 +120,7 @@ def test_every_respect_of_consequence_is_a_difference_and_all_come_back_from_jso
 
 def test_the_key_is_what_decides_whether_bits_can_be_equal() -> None:
     assert MADE.key == RecordingKey("a copy", "nvidia-h200", "bfloat16", "flash_attention_2", MADE.checkpoint_sha256)
-    assert str(MADE.key) == "synthetic-tiny-3/nvidia-h200-bfloat16-flash_attention_2"
+    assert str(MADE.key) == "synthetic-tiny/nvidia-h200-bfloat16-flash_attention_2"
     assert slug("C:\\models\\v1.2_b\n *?") == "C-models-v1.2_b"
     assert (slug(".a--"), len(slug("é" * 999))) == ("a", 80)
 

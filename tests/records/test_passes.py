@@ -72,6 +72,7 @@ def test_chunks_of_a_prompt_are_joined_without_decode_steps(shapes: list[CallSha
         (CROPS, [*chunks(4, 2)]),
         (CROPS, [(4, 128, 8)]),
         (CROPS, [(1, 4 * 101 + 257, 8)]),
+        (CROPS, [(5, 257, 8)]),
         (PAGE, [(5, 257, 8)]),
         (PROMPT, tokens(320)),
         (PROMPT, tokens(1, 256, 21, 1)),
@@ -113,10 +114,6 @@ def test_a_view_that_no_call_is_of_is_left_out() -> None:
 def test_without_the_class_token_both_views_are_wrong() -> None:
     assert of([CROPS, PAGE], (4, 100, 8), (1, 256, 8)) == {CROPS.name: [0], PAGE.name: [1]}
     assert of([CROPS, PAGE], (4, 100, 8), WHOLE) == {CROPS.name: [0], PAGE.name: [1]}
-
-
-def test_views_of_all_images_in_one_padded_batch_have_no_place() -> None:
-    assert of([CROPS, PAGE], (5, 257, 8)) == {CROPS.name: SURPLUS, PAGE.name: SURPLUS}
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,9 @@ MADE = Provenance(
     command="dsocr vendor record vendor pages",
 )
 
+HOME = "synthetic-tiny/cpu-float32-eager"
+"""Folder of its recording."""
+
 
 def make_cases(folder: Path) -> list[Case]:
     """Three pages in three presets, of which one has crops."""

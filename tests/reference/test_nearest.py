@@ -26,9 +26,7 @@ from pytest_dsocr.reference.recording import RecordedReference, find_recordings
 from suites.contract.facts import Facts
 from tests.engine.written import write_synthetic
 from tests.recordings import FOLDER, find_recording
-from tests.reference.replay import MADE, NEW_TOKENS, Made, record
-
-HOME = "synthetic-tiny/cpu-float32-eager"
+from tests.reference.replay import HOME, MADE, NEW_TOKENS, Made, record
 
 
 class Tiny:

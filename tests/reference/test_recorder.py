@@ -19,9 +19,8 @@ from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.recorder import recorder
 from pytest_dsocr.reference.recording import MANIFEST
 from tests.recordings import find_recording
-from tests.reference.replay import MADE, Made, content_of, record
+from tests.reference.replay import HOME, MADE, Made, content_of, record
 
-HOME = "synthetic-tiny/cpu-float32-eager"
 WORK = "synthetic-tiny/.cpu-float32-eager.recording"
 OTHER_TORCH = replace(MADE, versions={**MADE.versions, "torch": "2.12.0"})
 OLDER_PILLOW = replace(MADE, resampling="0123456789abcdef", versions={**MADE.versions, "pillow": "12.0.0"})

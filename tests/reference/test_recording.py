@@ -18,9 +18,8 @@ from pytest_dsocr.reference.recording import MANIFEST, RecordedReference, Record
 from suites.contract.pages import write_page
 from tests.compare.made import every_bit
 from tests.recordings import find_recording
-from tests.reference.replay import MADE, Made, Replay, content_of, record
+from tests.reference.replay import HOME, MADE, Made, Replay, content_of, record
 
-HOME = "synthetic-tiny/cpu-float32-eager"
 BYTES_A_CASE = 20_000
 
 Written = tuple[Path, Replay, list[Case]]

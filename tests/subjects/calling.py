@@ -60,7 +60,7 @@ class PageFirst(InChunks):
     """Encodes each view alone, the page first, and runs the prompt in three calls."""
 
     views = 1
-    chunks = (100, -1)
+    chunks: tuple[int, ...] = (100, -1)
 
     def _one_image(self, crops: Tensor, page: Tensor, grid: Grid) -> Vision:
         of_page = self.view(page)

@@ -30,6 +30,7 @@ from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import BY_ENGINE, close_subject, load_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
 from tests.crops import cropped_case
+from tests.hardening.misdeeds import Staged
 from tests.processes import await_, await_ended
 
 STAGED = "tests.hardening.misdeeds:Staged"
@@ -113,9 +114,37 @@ def test_it_offers_what_it_offers_here(isolated: Any, here: Any, staged: Checked
         _ = staged.subject.module
 
 
-def test_the_precision_that_it_declares_is_known_here() -> None:
-    subject: Any = IsolatedSubject(STAGED.replace("Staged", "InEightBits"), Setup(), LIMIT_S)
-    assert subject.precision == "int8"
+class Telling(Staged):
+    """Declares its precision, sets attributes as its methods return, and has chosen its tokens."""
+
+    precision = "int8"
+
+    def announce(self, page: Path, *, token_ids: list[int], **how: Any) -> None:
+        self.announced = token_ids
+
+    def inputs(self, page: Path, **how: Any) -> dict[str, torch.Tensor]:
+        self.not_offered = frozenset({"dtypes"})
+        return super().inputs(page, **how)
+
+    def read(self, page: Path, **how: Any) -> str:
+        self.first_token_ms, self.ended_by = 1.5, f"token {self.announced[-1]}"
+        return super().read(page, **how)
+
+    def prefill(self, *given: Any) -> Any:
+        state = super().prefill(*given)
+        state.chosen = (7,)
+        return state
+
+
+def test_what_it_declares_and_what_its_methods_set_is_known_here() -> None:
+    subject: Any = IsolatedSubject(f"{__name__}:{Telling.__name__}", Setup(), LIMIT_S)
+    asked: Any = CheckedSubject(subject)
+    assert (subject.precision, asked.not_offered, asked.first_token_ms, asked.ended_by) == ("int8", set(), None, "")
+    asked.announce(CASE, (5, 6))
+    asked.read(CASE)
+    state, _ = asked.prefill(asked.inputs(CASE, partial=True), None)
+    assert state.chosen == [7]
+    assert (asked.not_offered, asked.first_token_ms, asked.ended_by) == ({"dtypes"}, 1.5, "token 6")
     subject.close()
 
 

@@ -14,11 +14,12 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine, until_end
-from pytest_dsocr.engine.pipeline import DecodeState, Pipeline, View, Vision, pick
+from pytest_dsocr.engine.pipeline import DecodeState, pick
 from pytest_dsocr.layers.cache import KVCache
 from pytest_dsocr.models.spec import FUSION
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.config import Setup
+from tests.subjects.calling import InChunks, PageFirst
 from tests.variants.changed import Variant, copied, with_pipeline
 
 CHUNK = 100
@@ -48,7 +49,7 @@ def views_one_by_one(setup: Setup) -> Variant:
 
 def page_first(setup: Setup) -> Variant:
     """Encode the page before its crops."""
-    return with_pipeline(copied(setup), PageFirst)
+    return with_pipeline(copied(setup), PageBeforeCrops)
 
 
 def chunked_prefill(setup: Setup) -> Variant:
@@ -70,31 +71,23 @@ def row_of_four(setup: Setup) -> Variant:
     return RowOfFour(copied(setup).engine)
 
 
-class ByTwos(Pipeline[Any]):
+class ByTwos(InChunks):
     """Calls the encoders for two views at a time."""
 
-    at_once = 2
-
-    def view(self, pixels: Tensor) -> View:
-        """Encode views ``[P, 3, side, side]``."""
-        parts = [super(ByTwos, self).view(part) for part in pixels.split(self.at_once)]
-        return View({stage: torch.cat([part[stage] for part in parts]) for stage in parts[0]})
+    views = 2
 
 
-class OneByOne(ByTwos):
+class OneByOne(InChunks):
     """Calls the encoders for each view."""
 
-    at_once = 1
+    views = 1
 
 
-class PageFirst(Pipeline[Any]):
-    """Calls the encoders for the page before its crops."""
+class PageBeforeCrops(PageFirst):
+    """Calls the encoders for the page before its crops, for all crops together, and the decoder for the prompt."""
 
-    def _one_image(self, crops: Tensor, page: Tensor, grid: tuple[int, int]) -> Vision:
-        of_page = self.view(page)
-        of_crops = self.view(crops) if len(crops) else None
-        last = self.model.family.of_views[-1].name
-        return Vision(of_crops, of_page, self.vision_fusion(of_crops[last] if of_crops else None, of_page[last], grid))
+    views = InChunks.views
+    chunks = ()
 
 
 @dataclass

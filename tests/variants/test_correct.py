@@ -16,15 +16,12 @@ from tests.variants.__main__ import main
 from tests.variants.table import VARIANTS, why_not
 
 WITH_CROPS = "invoice_016"
-CALLED_IN_PARTS = pytest.mark.xfail(strict=True, reason="issue 47, section 2: modules that are called in parts")
-KNOWN = {"views_by_twos": CALLED_IN_PARTS, "chunked_prefill": CALLED_IN_PARTS}
 APART = ("reversed", "compiled")
 """Variants of a whole run: of several pages, or with torch's compiler, which leaves threads and modules behind."""
-NAMES = [pytest.param(name, marks=KNOWN.get(name, ())) for name in VARIANTS if name not in APART]
 
 
 @pytest.mark.dsocr_slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in VARIANTS if name not in APART])
 def test_it_passes_at_every_level(name: str) -> None:
     listed = VARIANTS[name]
     if why := why_not(listed, SETUP.device):

@@ -172,7 +172,9 @@ def _is_box(points: Any) -> bool:
 
 
 def _overrides(code: VendorCode, checkpoint: Checkpoint, device: str, dtype: str) -> tuple[str, ...]:
-    found = [*code.overrides, *build_overrides(checkpoint.architecture)]
+    found = [*code.overrides]
+    if not _is_the_vendors(checkpoint.architecture):
+        found.append(f"builders of {code.family.vendor.built}: other dimensions")
     image, vendors = checkpoint.tokenizer.special.image, checkpoint.architecture.family.special.image
     if image != vendors:
         found.append(f"image token: id {image} in place of {vendors}")
@@ -240,13 +242,6 @@ def build_vendor_model(code: VendorCode, arch: Architecture, attention: str = "e
     for name in arch.family.vectors:
         setattr(model.model, name, nn.Parameter(torch.zeros(arch.decoder.hidden_size)))
     return model.eval()
-
-
-def build_overrides(arch: Architecture) -> list[str]:
-    """Return the overrides by which :func:`build_vendor_model` builds ``arch``."""
-    if _is_the_vendors(arch):
-        return []
-    return [f"builders of {arch.family.vendor.built}: other dimensions"]
 
 
 def _is_the_vendors(arch: Architecture) -> bool:

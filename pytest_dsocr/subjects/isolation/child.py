@@ -19,7 +19,9 @@ from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, serve
 from pytest_dsocr.subjects.loading import BY_ENGINE, ENGINES, adapter_of, close_subject, load_subject
 from pytest_dsocr.subjects.protocol import METHODS, Setup
 
-OPTIONAL = ("read_many", "text_of", "write")
+OPTIONAL = ("announce", "read_many", "text_of", "write")
+SET_LATER = ("first_token_ms", "ended_by", "not_offered")
+"""Attributes that have a value when a method has returned."""
 ENGINE_MODULES = frozenset(family.model.partition(":")[0] for family in MODELS.values())
 """Modules that are imported when an engine makes its model."""
 
@@ -99,7 +101,6 @@ class SubjectServer:
         return {
             "methods": [name for name in names if callable(getattr(self._subject, name, None))],
             "attributes": {name: value for name, value in attributes.items() if value},
-            "type": f"{type(self._subject).__module__}:{type(self._subject).__qualname__}",
         }
 
     def _on_call(self, stage: str, method: str, given: Any, named: Mapping[str, Any]) -> Any:
@@ -107,7 +108,10 @@ class SubjectServer:
             value = getattr(self._subject, method)(*map(self._placed, given), **named)
             items = value.items() if isinstance(value, Mapping) else ()
             self._devices |= {name: item.device for name, item in items if hasattr(item, "device")}
-            return value
+            now = {name: getattr(self._subject, name) for name in SET_LATER if hasattr(self._subject, name)}
+            if "not_offered" in now:
+                now["not_offered"] = [*now["not_offered"]]
+            return {"value": value, "attributes": now}
 
     def _on_prefill(self, inputs: Mapping[str, Any], vision_fusion: Any) -> dict[str, Any]:
         with at_stage("prefill", "prefill"):
@@ -115,7 +119,8 @@ class SubjectServer:
             own = {name: given[name] for name in inputs}
             state, number = self._subject.prefill(own, given.get("vision_fusion")), next(self._ids)
             self._states[number] = state, given
-            return {"state": number, "kind": type(state).__name__, "logits": getattr(state, "logits", None)}
+            chosen = [*getattr(state, "chosen", ())]
+            return {"state": number, "logits": getattr(state, "logits", None), "chosen": chosen}
 
     def _on_step(self, state: int, token: int, changed: Mapping[str, Any]) -> Any:
         kept, given = self._states[state]

@@ -60,15 +60,22 @@ class IsolatedState:
         process: the process with the state.
         number: the state's number there.
         logits: logits of the next token.
+        chosen: the tokens that the subject chooses, if they are known in advance.
         given: the tensors that prefill was given: what is written into them later is written there as well.
     """
 
     def __init__(
-        self, subject: IsolatedSubject, process: ChildProcess, number: int, logits: Any, given: Mapping[str, Tensor]
+        self,
+        subject: IsolatedSubject,
+        process: ChildProcess,
+        number: int,
+        logits: Any,
+        chosen: Any,
+        given: Mapping[str, Tensor],
     ) -> None:
         self._subject, self._process, self._number = subject, process, number
         self._given, self._versions = given, _versions(given)
-        self.logits = logits
+        self.logits, self.chosen = logits, chosen
         weakref.finalize(self, lambda: process.dropped.append(number))
 
     @property
@@ -113,6 +120,7 @@ OF_RUN = ("PYTEST_", "DSOCR_GOLDEN", "DSOCR_KEPT_ANSWERS", "DSOCR_OUT", "DSOCR_R
 STAGES: Mapping[str, str] = {
     "read": "read",
     "read_many": "read",
+    "announce": "tokenizer",
     "inputs": "tokenizer",
     "vision": "vision",
     "text_of": "postprocess",
@@ -249,13 +257,16 @@ class IsolatedSubject:
             process.kill()
 
     def _call(self, method: str, *given: Any, **named: Any) -> Any:
-        return self.ask(STAGES[method], method, "call", stage=STAGES[method], method=method, given=given, named=named)
+        stage = STAGES[method]
+        answer = self.ask(stage, method, "call", stage=stage, method=method, given=given, named=named)
+        self._offered["attributes"].update(answer["attributes"])
+        return answer["value"]
 
     def _prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> IsolatedState:
         answer = self.ask("prefill", "prefill", "prefill", inputs={**inputs}, vision_fusion=vision_fusion)
         assert self.process
         given = {**inputs, **({} if vision_fusion is None else {"vision_fusion": vision_fusion})}
-        return IsolatedState(self, self.process, answer["state"], answer["logits"], given)
+        return IsolatedState(self, self.process, answer["state"], answer["logits"], answer["chosen"], given)
 
     def _step(self, state: IsolatedState, token: int) -> Tensor:
         logits: Tensor = state.ask("step", "step", token=token, changed=state.changed())
