@@ -39,9 +39,9 @@ def receipt(options: Namespace) -> Iterator[str]:
         from pytest_dsocr.receipt.verify import CheckMark, verify
 
         options.status = 0
-        for one in verify(options.verify, rerun=options.rerun):
-            options.status = WRONG if one.mark is CheckMark.NO else options.status
-            yield from entry(f"{one.mark:<4} {one.what}", one.found)
+        for mark, what, found in verify(options.verify, rerun=options.rerun):
+            options.status = WRONG if mark is CheckMark.NO else options.status
+            yield from entry(f"{mark:<4} {what}", found)
         return
     made = write_receipt(options.folder)
     yield from entry("verdict", made.verdict)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pytest_dsocr.base.words import HASH_CHARACTERS, count, listed, plain
-from pytest_dsocr.receipt.receipt import LimitFacts, Receipt, ReferenceFacts, SubjectFacts, ToolFacts
+from pytest_dsocr.receipt.receipt import Receipt, ReferenceFacts, SubjectFacts, ToolFacts
 from pytest_dsocr.report.views import cell, table
 from pytest_dsocr.report.words import counts
 
@@ -37,7 +37,8 @@ def _rows(receipt: Receipt) -> Iterator[tuple[str, str]]:
     yield "pages", f"{listed(receipt.pages, NAMED)}; {', '.join(receipt.presets)}; {', '.join(receipt.prompts)}"
     right = sum(case.passes for case in receipt.cases)
     yield "cases", f"{right} of {len(receipt.cases)} pass"
-    yield "limits", limits_in_words(receipt.limits)
+    unusual = [*(one.in_words(name) for name, one in receipt.limits.looser.items()), receipt.limits.budget]
+    yield "limits", ", ".join(filter(None, unusual)) or "the usual ones"
     yield "comparisons", counts(receipt.counts) or "none"
     offered = [f"{level}: {listed(names, NAMED)}" for level, names in receipt.not_offered.items()]
     yield "not offered", "; ".join(offered) or "nothing"
@@ -49,8 +50,8 @@ def _rows(receipt: Receipt) -> Iterator[tuple[str, str]]:
 
 def _subject(subject: SubjectFacts) -> str:
     source = subject.source
-    known = [] if source is None else [source.name, source.version, source.commit and f"commit {source.commit}"]
-    facts = ", ".join(one for one in known if one) or "its source is not known"
+    known = filter(None, (source.name, source.version, source.commit and f"commit {source.commit}"))
+    facts = ", ".join(known) or "its source is not known"
     return f"{subject.name} ({facts}), {subject.level}"
 
 
@@ -68,11 +69,3 @@ def _reference(reference: ReferenceFacts) -> str:
     files = [f"{name} {value[:HASH_CHARACTERS]}" for name, value in reference.provenance.vendor_sha256.items()]
     engine = f"; the engine answered for {count(reference.cases_by_engine, 'case')}" * bool(reference.cases_by_engine)
     return f"{reference.kind}, {reference.key}; {', '.join(files) or 'no file of the vendor'}{engine}"
-
-
-def limits_in_words(limits: LimitFacts) -> str:
-    """Return whether the limits are the usual ones, and those that are not."""
-    if limits.are_usual:
-        return "the usual ones"
-    looser = (f"{name}={one.allowed:g} ({one.usual:g}) {one.by}" for name, one in limits.looser.items())
-    return f"not the usual ones: {', '.join([*looser, *([limits.budget] if limits.budget else [])])}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +31,6 @@ RECEIPT_NAME, MARKDOWN_NAME = "receipt.json", "receipt.md"
 TESTS, KNOWN = "--tests=", "known failure"
 MOST_CHANGED = 20
 SINCE = "not known: the receipt was made by another installation than the run"
-OLD = "was written by an earlier version, which kept less; run the comparison again"
 
 
 class ToolFacts(Struct, frozen=True):
@@ -50,7 +50,7 @@ class SubjectFacts(Struct, frozen=True):
 
     name: str
     """Value of ``--subject``."""
-    source: SubjectSource | None
+    source: SubjectSource
     model: str
     level: str | None
     checkpoint: str
@@ -81,11 +81,6 @@ class LimitFacts(Struct, frozen=True):
     budget: str
     """Origin of a budget; empty without one."""
     allowed_to_miss: list[str]
-
-    @property
-    def are_usual(self) -> bool:
-        """Whether the run claims the usual limits."""
-        return not (self.looser or self.budget)
 
 
 class CaseVerdict(Struct, frozen=True):
@@ -166,14 +161,12 @@ def receipt_of(folder: Path) -> Receipt:
     """Return the receipt of the finished run in a folder.
 
     Raises:
-        DsocrError: if there is no finished run, it compared nothing, or an earlier version wrote it.
+        DsocrError: if there is no finished run, or it compared nothing.
     """
     path = folder if folder.suffix == ".json" else folder / JSON_NAME
     result = finished(read_result(path), path)
     if result.run is None:
         raise DsocrError(f"{path} compares nothing ({result.verdict}), so there is nothing to certify")
-    if not result.tool_sha256 or result.run.source is None or any(case.limits is None for case in result.cases):
-        raise DsocrError(f"{path} {OLD}")
     made = Receipt(**_facts(result), causes=[*_causes(result, path.parent)], result_sha256=sha256(path.read_bytes()))
     return replace(made, sha256=RECEIPTS.parse(sealed(made))["sha256"])
 
@@ -246,18 +239,16 @@ def _limits(result: RunJson) -> LimitFacts:
     assert result.run is not None
     used: list[LimitsUsed] = []
     for case in result.cases:
-        if case.limits and case.limits not in used:
-            used.append(case.limits)
+        used += [case.limits] if case.limits not in used else []
     budget = result.budget.origin if result.budget else ""
     return LimitFacts(used, result.looser, budget, sorted(result.run.settings.get("allow_missing", ())))
 
 
 def stages_of(result: RunJson) -> dict[str, dict[str, int]]:
     """Count the comparisons of all tests by stage and verdict."""
-    found: dict[str, dict[str, int]] = {}
+    found = defaultdict[str, Counter[str]](Counter)
     for one in (one for test in result.tests for one in test.comparisons):
-        of_stage = found.setdefault(stage_of(one.what), {})
-        of_stage[one.verdict] = of_stage.get(one.verdict, 0) + 1
+        found[stage_of(one.what)][one.verdict] += 1
     return {stage: dict(sorted(counts.items())) for stage, counts in sorted(found.items())}
 
 
@@ -294,9 +285,3 @@ def _causes(result: RunJson, folder: Path) -> Iterator[ReproducedCause]:
         files = [path for stage in stages for path in sorted((folder / FOLDER / stage).glob("*"))]
         hashes = {path.relative_to(folder).as_posix(): sha256(path.read_bytes()) for path in files}
         yield ReproducedCause(one.what, one, next((name for name in hashes if name.endswith(".py")), ""), hashes)
-
-
-def counted(stages: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Add up the comparisons of all stages by verdict."""
-    verdicts = {verdict for counts in stages.values() for verdict in counts}
-    return {verdict: sum(counts.get(verdict, 0) for counts in stages.values()) for verdict in verdicts}

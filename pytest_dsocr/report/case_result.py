@@ -19,7 +19,6 @@ from pytest_dsocr.records.provenance import is_by_engine
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport, CaseRun, FurtherCause
-    from pytest_dsocr.compare.tolerances import Tolerances
     from pytest_dsocr.records.subject_result import SubjectResult
 
 Number = int | float | Literal["nan", "infinite", "-infinite"] | None
@@ -159,11 +158,6 @@ class LimitsUsed(Struct, frozen=True):
     allowed: dict[str, float]
     """By the names of the tolerances, and ``vision``."""
 
-    @classmethod
-    def of(cls, limits: Tolerances, *, same_key: bool, on_cpu: bool) -> LimitsUsed:
-        """Return the limits of a case."""
-        return cls(limits.dtype, same_key, on_cpu, limits.by_name)
-
 
 class CaseResult(Struct, kw_only=True, frozen=True):
     """A case: judged under the run's own limits by the worker, and then by its tests."""
@@ -228,8 +222,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
     """Comparisons beyond the run's own limits, though the case passes."""
     unjudged: list[str] = []
     """WRONG comparisons that no test judged, although a test should have."""
-    limits: LimitsUsed | None = None
-    """None in results of earlier versions."""
+    limits: LimitsUsed
 
     @property
     def why(self) -> str:
@@ -244,7 +237,8 @@ class CaseResult(Struct, kw_only=True, frozen=True):
         place: int = 0,
         picture: str | None = None,
         cost: dict[str, int] | None = None,
-        limits: LimitsUsed | None = None,
+        same_key: bool = False,
+        on_cpu: bool = False,
     ) -> CaseResult:
         """Return the result of a case, judged under the run's own limits and not those of one test."""
         exchange, divergence, readings = report.exchange, report.divergence, report.readings
@@ -293,7 +287,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
             by_engine=is_by_engine(expected.provenance),
             comparisons=[ComparisonResult.of(one) for one in report.comparisons],
             cost=cost,
-            limits=limits,
+            limits=LimitsUsed(report.limits.dtype, same_key, on_cpu, report.limits.by_name),
         )
 
 

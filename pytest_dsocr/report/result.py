@@ -4,7 +4,6 @@ import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import starmap
 
 from msgspec.structs import replace
 
@@ -13,7 +12,7 @@ from pytest_dsocr.base.own_files import own_sha256
 from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.compare.verdict import SEVERITY, Reason, Verdict
 from pytest_dsocr.records.provenance import versions
-from pytest_dsocr.report.document import Environment, Looser, RunJson
+from pytest_dsocr.report.document import Environment, RunJson
 from pytest_dsocr.report.file import FINISHED, OF_PYTEST, Ending, gravest, head, now
 from pytest_dsocr.report.outcomes import not_by_block, remarks
 from pytest_dsocr.report.totals import RunTotals
@@ -86,7 +85,7 @@ class RunResult(RunTotals):
         if self.spending:
             yield f" {self.spending.in_short}"
         if self.looser:
-            yield f" within looser limits: {', '.join(starmap(_in_words, self.looser.items()))}"
+            yield f" within looser limits: {', '.join(one.in_words(name) for name, one in self.looser.items())}"
         if self.run and self.run.shard:
             yield f", shard {self.run.shard.replace('/', ' of ')} by {self.run.given_by.get('shard')}"
         if left := self.not_compared:
@@ -178,7 +177,3 @@ def _cases_in_words(listed_cases: Sequence[Sequence[str]], left: Sequence[str]) 
         rest -= {one[0] for one in listed_cases if one[k] in whole}
     if rest:
         yield f"{len(rest)} of {count(len(listed_cases), 'case')} ({listed(sorted(rest), 3)})"
-
-
-def _in_words(name: str, one: Looser) -> str:
-    return f"{name}={one.allowed:g} ({one.usual:g}){' by ' * bool(one.by)}{one.by}"

@@ -39,7 +39,7 @@ from pytest_dsocr.reference.nearest import WAYS
 from pytest_dsocr.reference.opening import WantedReference, open_recorded, open_reference
 from pytest_dsocr.reference.protocol import OnProgress, Reference
 from pytest_dsocr.reference.recorded_case import CUT
-from pytest_dsocr.report.case_result import CaseResult, LimitsUsed
+from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.parts import COMPARING
 from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.side_files import side_folder, write_sides
@@ -149,10 +149,9 @@ def run_case(
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, further=further))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None
-    made = reference.provenance
-    used = LimitsUsed.of(limits, same_key=resources.key == made.key, on_cpu=made.device == CPU)
-    cost = _cost(report.exchange, config.setup)
-    return report, CaseResult.of(report, place=place, picture=picture, cost=cost, limits=used)
+    made, cost = reference.provenance, _cost(report.exchange, config.setup)
+    keys = {"same_key": resources.key == made.key, "on_cpu": made.device == CPU}
+    return report, CaseResult.of(report, place=place, picture=picture, cost=cost, **keys)
 
 
 def _cost(exchange: CaseRun, setup: Setup) -> dict[str, int] | None:
