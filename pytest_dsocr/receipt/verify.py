@@ -17,7 +17,7 @@ from pytest_dsocr.compare.tolerances import usual_limits
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.history.record import stage_of
-from pytest_dsocr.models.spec import DECODE, TOKENIZER
+from pytest_dsocr.models.spec import DECODE, PREPROCESS, TOKENIZER
 from pytest_dsocr.receipt.receipt import KNOWN, RECEIPTS, Receipt, receipt_of
 from pytest_dsocr.receipt.rerun import run_again
 from pytest_dsocr.records.config import Level
@@ -27,8 +27,8 @@ from pytest_dsocr.reference.goldens import RECORDINGS, anchors_of, shipped_folde
 from pytest_dsocr.reference.recording import MANIFEST, Recording
 from pytest_dsocr.report.case_result import LimitsUsed
 from pytest_dsocr.report.file import JSON_NAME, Ending
+from pytest_dsocr.report.strip import OUTPUT
 
-POSTPROCESS = "postprocess"
 UNSEALED = Format(Receipt, RECEIPTS.advice, parse=parse_json)
 """Format of a receipt with any digest, to check the rest of one that was edited."""
 
@@ -123,7 +123,7 @@ RIGHT = (Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP)
 def _stages(receipt: Receipt) -> Iterator[ReceiptFinding]:
     """Name the stages that the subject's level includes and that have no comparison."""
     offered = Level(int(receipt.subject.level[1:])) if receipt.subject.level else Level.TEXT
-    expected = [POSTPROCESS, *([TOKENIZER] if offered >= Level.INPUTS else [])]
+    expected = [OUTPUT, *([PREPROCESS, TOKENIZER] if offered >= Level.INPUTS else [])]
     if offered >= Level.STAGES:
         family = family_named(receipt.subject.checkpoint)
         expected += dict.fromkeys([*map(stage_of, family.vision_seams), "prefill", DECODE])

@@ -7,36 +7,29 @@ from itertools import chain, islice
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_dsocr.base.words import entry, fit, listed, plain
 from pytest_dsocr.compare.verdict import Reason, Verdict
-from pytest_dsocr.contract import GRID, PIXELS, ROWS
+from pytest_dsocr.contract import PIXELS
+from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.models.spec import DECODE, FUSION, PREFILL, PREPROCESS, TOKENIZER, ModelSpec, Stage
-from pytest_dsocr.records.names import ComparisonName
 from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.goldens import anchors_file
 from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
 from pytest_dsocr.report.causes import by_first
 from pytest_dsocr.report.document import RunJson
+from pytest_dsocr.report.strip import OF_STAGE, OUTPUT, stage_of
 
 MOST_LINES, MOST_WHY = 60, 9
-INPUTS = "inputs, for its ids, mask, grid and pixels"
-OFFERED: Mapping[str, tuple[str, ...]] = {
-    PREPROCESS: (GRID, *PIXELS),
-    TOKENIZER: ROWS,
-    PREFILL: (PREFILL, "prefill_best"),
-    DECODE: ("logits", "tokens"),
-    "postprocess": ("text", "spans", "boxes"),
-}
-"""Comparisons that a finished port offers, by stage; a stage of vision offers its seams."""
-ALSO: Mapping[str, tuple[str, ...]] = {PREPROCESS: ("dtypes",), "postprocess": ("read", "result.mmd", "artefacts")}
-"""Comparisons that it may leave out."""
-METHODS = {PREPROCESS: "inputs", TOKENIZER: "inputs", PREFILL: "prefill", DECODE: "step", "postprocess": "read"}
+OPTIONAL = frozenset(("dtypes", "inputs", "read", MMD, "artefacts"))
+"""Comparisons that a finished port may leave out."""
+METHODS = {PREPROCESS: "inputs", TOKENIZER: "inputs", PREFILL: "prefill", DECODE: "step", OUTPUT: "read"}
 TAKES = {
     PREPROCESS: ["the page's file, and the preset"],
     TOKENIZER: ["the prompt's text, and the number of image tokens"],
     DECODE: ["the state after the prompt, and one token after another"],
-    "postprocess": ["the page's file, the prompt and the preset: the port's own loop to its end"],
+    OUTPUT: ["the page's file, the prompt and the preset: the port's own loop to its end"],
 }
 PortState = Literal["missing", "wrong", "raised", "engine", "machine"]
 MEANING: Mapping[PortState, str] = {
@@ -81,29 +74,26 @@ def next_work(
         before: the first stage that is not looked at; by default all are.
     """
     stages = family.stages[: family.stages.index(family.stage[before]) if before else None]
-    right: list[str] = []
     dtype = result.run.dtype if result.run else "float32"
+    kinds = {name: f"{'int64' if name == 'tokens' else dtype} {_shape(of)}" for name, of in shapes.items()}
+    right: list[str] = []
     for stage in stages:
         for case in result.cases:
             if state := _state_of(stage, case):
                 found, why = [*_found(stage, case, state)], [*_why(case, state)]
-                return _work(stage, family, shapes, case, dtype, state=state, right=right, found=found, why=why)
+                work = PortWork(stage=stage.name, state=state, right=right, found=found, why=why, case=case.id)
+                return _with_interface(work, stage, family, kinds, case.shapes["reference"] or {})
         right.append(stage.name)
-    return _of_tests(result, family, shapes, dtype, right, stages)
+    return _of_tests(result, family, kinds, right, stages)
 
 
 def _of_tests(
-    result: RunJson,
-    family: ModelSpec,
-    shapes: Mapping[str, Sequence[int | str]],
-    dtype: str,
-    right: list[str],
-    stages: Sequence[Stage],
+    result: RunJson, family: ModelSpec, kinds: Mapping[str, str], right: list[str], stages: Sequence[Stage]
 ) -> PortWork | None:
     """Return what the other suites found: the cause that comes first in the order of the data."""
     ranked = []
     for cause, test in by_first(result.causes, result.tests):
-        stage = next((one for one in family.stages if _stage_of(cause.what) in _names(one)), None)
+        stage = family.stage.get(stage_of(cause.what, ""))
         if stage is None or stage in stages:
             ranked.append((family.stages.index(stage) if stage else len(family.stages), cause, test, stage))
     if not ranked:
@@ -115,29 +105,24 @@ def _of_tests(
     found += [line for one in test.comparisons if not one.passes for line in one.details]
     state: PortState = "machine" if test.ended_as == "infrastructure" else "raised" if test.fault else "wrong"
     why = [f"cause: {cause.said}"] if cause.said and cause.said != test.why else []
-    if stage:
-        return _work(stage, family, shapes, None, dtype, state=state, right=right, found=found, why=why)
     name = (test.fault and test.fault.stage) or "load" if not result.cases else "all stages together"
-    return PortWork(stage=name or "load", state=state, right=right, found=found, why=why)
+    work = PortWork(stage=stage.name if stage else name, state=state, right=right, found=found, why=why)
+    return _with_interface(work, stage, family, kinds, {}) if stage else work
 
 
-def _names(stage: Stage) -> tuple[str, ...]:
-    return (stage.name, *OFFERED.get(stage.name, ()), *ALSO.get(stage.name, ()))
+def offered(stage: Stage) -> list[str]:
+    """Return the comparisons that a finished port offers of a stage; a stage of vision offers its seams."""
+    return [what for what in OF_STAGE.get(stage.name, stage.seams) if what not in OPTIONAL]
 
 
-def _stage_of(what: str) -> str:
-    return ComparisonName.parse(what).stage
-
-
-def _of(stage: Stage, case: CaseResult) -> Iterator[ComparisonResult]:
-    """Yield the comparisons of a stage."""
-    names = _names(stage)
-    yield from (one for one in case.comparisons if _stage_of(one.what) in names)
+def _of(stage: Stage, case: CaseResult) -> list[ComparisonResult]:
+    """Return the comparisons of a stage."""
+    return [one for one in case.comparisons if stage_of(one.what, "") == stage.name]
 
 
 def _state_of(stage: Stage, case: CaseResult) -> PortState | None:
     """Return how a stage of a case falls short; None if everything that it has to offer is right."""
-    made = [*_of(stage, case)]
+    made = _of(stage, case)
     if any(one.verdict == Verdict.WRONG for one in made):
         return "wrong"
     if any(not one.passes for one in made):
@@ -145,14 +130,13 @@ def _state_of(stage: Stage, case: CaseResult) -> PortState | None:
             return "raised"
         lacks_reference = any(one.reason == Reason.NOT_IN_REFERENCE for one in made)
         return "machine" if lacks_reference and not case.fault else "missing"
-    needed = OFFERED.get(stage.name, stage.seams)
-    absent = any(one.what in needed and one.reason == Reason.NOT_OFFERED for one in made)
+    absent = any(one.what in offered(stage) and one.reason == Reason.NOT_OFFERED for one in made)
     is_short = stage.name == DECODE and (case.tokens["subject"] or 0) < (case.tokens["reference"] or 0)
     return "missing" if absent or is_short else None
 
 
 def _found(stage: Stage, case: CaseResult, state: PortState) -> Iterator[str]:
-    made = [*_of(stage, case)]
+    made = _of(stage, case)
     if state == "missing":
         absent = (Reason.NOT_OFFERED, Reason.NOT_GIVEN, Reason.LOST)
         yield listed([one.what for one in made if one.reason in absent]) or "some of its steps"
@@ -179,42 +163,30 @@ def _why(case: CaseResult, state: PortState) -> Iterator[str]:
     yield from (f"found: {one}" for one in case.findings if not case.further)
 
 
-def _work(
-    stage: Stage,
-    family: ModelSpec,
-    shapes: Mapping[str, Sequence[int | str]],
-    case: CaseResult | None,
-    dtype: str,
-    *,
-    state: PortState,
-    right: list[str],
-    found: list[str],
-    why: list[str],
+def _with_interface(
+    work: PortWork, stage: Stage, family: ModelSpec, kinds: Mapping[str, str], inputs: Mapping[str, str]
 ) -> PortWork:
-    inputs = (case.shapes["reference"] if case else None) or {}
+    """Add what a stage takes and gives, the method that computes it, and the vendor's code.
+
+    Args:
+        kinds: dtype and shape of each tensor, by name.
+        inputs: those of the inputs of a case.
+    """
 
     def shown(names: Sequence[str]) -> list[str]:
-        kinds = {one: "int64" if one == "tokens" else dtype for one in names if one in shapes}
-        return [f"{one}: {inputs.get(one) or f'{kind} {_shape(shapes[one])}'}" for one, kind in kinds.items()]
+        return [f"{one}: {inputs.get(one) or kinds[one]}" for one in dict.fromkeys(names) if one in kinds]
 
     before = {one.name: one for one in family.stages}
     seams = [seam for name in stage.takes if name in before for seam in before[name].seams]
     fed = {FUSION: family.of_views[-1].seams, PREFILL: ("input_ids", "images_seq_mask", FUSION)}.get(stage.name, seams)
-    takes = TAKES.get(stage.name) or shown(fed or PIXELS)
-    gives = shown(OFFERED.get(stage.name, stage.seams)) or ["the decoded text, with its markup and without the EOS"]
     module = [f"{stage.module} (its blocks: {stage.blocks})" if stage.blocks else stage.module] if stage.module else []
     method = METHODS.get(stage.name, "vision")
     if stage.kind == "view":
         method = f"vision, and {listed(stage.seams)} in seams; in a class without read {stage.name} alone"
-    return PortWork(
-        stage=stage.name,
-        state=state,
-        right=right,
-        found=found,
-        why=why,
-        case=case.id if case else "",
-        takes=takes,
-        gives=gives,
+    return replace(
+        work,
+        takes=TAKES.get(stage.name) or shown(fed or PIXELS),
+        gives=shown(offered(stage)) or ["the decoded text, with its markup and without the EOS"],
         method=method,
         vendor=[*module, *_places(stage, family)],
     )

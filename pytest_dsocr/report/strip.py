@@ -9,20 +9,26 @@ from typing import TYPE_CHECKING
 
 from pytest_dsocr.base.words import MARGIN, count, shown
 from pytest_dsocr.compare.verdict import SEVERITY, Reason, Verdict
+from pytest_dsocr.contract import GRID, PIXELS, ROWS
+from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.models import STAGE_NAMES
+from pytest_dsocr.models.spec import DECODE, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.records.names import ComparisonName
 from pytest_dsocr.report.case_result import number
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
 
-PREPROCESS, TOKENIZER, DECODE, OUTPUT = "preprocess", "tokenizer", "decode", "postprocess"
-OF_COMPARISON: Mapping[str, str] = {
-    **dict.fromkeys(("images_crop", "images_ori", "images_spatial_crop"), PREPROCESS),
-    **dict.fromkeys(("input_ids", "images_seq_mask", "inputs", "dtypes"), TOKENIZER),
-    **dict.fromkeys(("logits", "tokens"), DECODE),
-    "prefill_best": "prefill",
+OUTPUT = "postprocess"
+OF_STAGE: Mapping[str, tuple[str, ...]] = {
+    PREPROCESS: (GRID, *PIXELS),
+    TOKENIZER: (*ROWS, "dtypes", "inputs"),
+    PREFILL: (PREFILL, "prefill_best"),
+    DECODE: ("logits", "tokens"),
+    OUTPUT: ("text", "spans", "boxes", "read", MMD, "artefacts"),
 }
+"""Comparisons by stage; a stage of vision has its seams."""
+OF_COMPARISON = {what: stage for stage, found in OF_STAGE.items() for what in found}
 SHORT: Mapping[str, str] = {
     **{"preprocess": "pre", "tokenizer": "tok", "projector": "proj", "vision_fusion": "fus"},
     **{"prefill": "pref", "decode": "dec", "postprocess": "out"},
@@ -77,11 +83,11 @@ class StageBox:
         return [one for one in self.comparisons if one.reason is not Reason.NOT_OFFERED]
 
 
-def stage_of(what: str) -> str:
-    """Return the stage of a comparison; what is of no stage is of the output."""
+def stage_of(what: str, otherwise: str = OUTPUT) -> str:
+    """Return the stage of a comparison, or ``otherwise`` if it is of no stage."""
     head = ComparisonName.parse(what).stage
     stage = OF_COMPARISON.get(head, head)
-    return stage if stage in STAGE_NAMES else OUTPUT
+    return stage if stage in STAGE_NAMES else otherwise
 
 
 def boxes_of(case: CaseResult) -> list[StageBox]:

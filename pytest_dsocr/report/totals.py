@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from msgspec.structs import replace
 
 from pytest_dsocr.compare.verdict import Reason, Symptom, Verdict
-from pytest_dsocr.contract import COMPARED
+from pytest_dsocr.models.spec import PREPROCESS, TOKENIZER
 from pytest_dsocr.records.config import MISSING, Level
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.report.budget import Spending
@@ -16,10 +16,11 @@ from pytest_dsocr.report.causes import FailureCause, causes_of
 from pytest_dsocr.report.collection import Collected
 from pytest_dsocr.report.document import Looser, Missing
 from pytest_dsocr.report.outcomes import FAILING, TestResult
+from pytest_dsocr.report.strip import OUTPUT, stage_of
 
 LEVELS = tuple(map(str, Level))
-OF_INPUTS = frozenset((*COMPARED, "inputs"))
-OF_TEXT = frozenset(("read", "text", "spans", "boxes", "result.mmd", "artefacts"))
+LEVEL_OF = {OUTPUT: Level.TEXT, PREPROCESS: Level.INPUTS, TOKENIZER: Level.INPUTS}
+"""Levels that include the stages before and after the model; all other stages are of L2."""
 
 
 class RunTotals(Collected):
@@ -168,8 +169,5 @@ def suite_of(nodeid: str) -> str:
 
 def level_of_comparison(what: str) -> Level:
     """Return the level at which a subject offers ``what``."""
-    if TensorName.parse(what).block is not None:
-        return Level.MODULES
-    if what in OF_TEXT:
-        return Level.TEXT
-    return Level.INPUTS if what in OF_INPUTS else Level.STAGES
+    is_block = TensorName.parse(what).block is not None
+    return Level.MODULES if is_block else LEVEL_OF.get(stage_of(what, ""), Level.STAGES)
