@@ -1,13 +1,10 @@
 """Output for CI: GitHub's annotations and job summary, and properties in pytest's JUnit file."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_dsocr.base.words import fit, listed
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
@@ -15,14 +12,11 @@ from pytest_dsocr.report.case_result import ComparisonResult, number
 from pytest_dsocr.report.causes import also_failed, by_first, in_words, label
 from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.report.file import Unfinished
+from pytest_dsocr.report.outcomes import JudgedTest, TestResult
+from pytest_dsocr.report.result import RunResult
+from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.views import markdown
 from pytest_dsocr.report.words import reference_in_words
-
-if TYPE_CHECKING:
-    from pytest_dsocr.report.outcomes import JudgedTest, TestResult
-    from pytest_dsocr.report.result import RunResult
-    from pytest_dsocr.report.run_sides import RunSides
-
 
 MOST = 10
 """Number of errors that GitHub shows for a step."""

@@ -1,12 +1,9 @@
 """The text of a failing test, on one screen: what differs, where it began, why, and what to type next."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from pytest_dsocr.base.words import COLUMNS, MARGIN, entry, fit, plain, relative_path
 from pytest_dsocr.compare.case import CaseReport, Explanation, judge
@@ -19,15 +16,12 @@ from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.hints import hint
-from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.config import Config, Level
+from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.report.case_result import FurtherResult, advice, picture_name
 from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 from pytest_dsocr.report.worker_report import FailureOrigin
-
-if TYPE_CHECKING:
-    from pytest_dsocr.records.config import Config
-    from pytest_dsocr.reference.protocol import Reference
 
 LEGEND: DiffLine = (
     Piece(DiffSide.REFERENCE, "only in the reference"),

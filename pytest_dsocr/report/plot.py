@@ -6,20 +6,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.tolerances import CORRECT
+from pytest_dsocr.describe.description import Description, ErrorPanel
 from pytest_dsocr.describe.error_digits import DIGITS, LEAST, error_of
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName, TensorName
-from pytest_dsocr.report.case_result import number
+from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, number
+from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.strip import MARKS, SHORT
-
-if TYPE_CHECKING:
-    from pytest_dsocr.describe.description import Description, ErrorPanel
-    from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
-    from pytest_dsocr.report.run_sides import RunSides
 
 LEFT, TOP, BOTTOM, STEP, DECADE = 62, 14, 30, 24, 24
 """Margins of a plot, distance of two tensors, and height of a factor of ten, in pixels."""

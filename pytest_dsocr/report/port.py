@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from pytest_dsocr.base.words import entry, fit, listed, plain
 from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.contract import PIXELS
-from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.models.spec import DECODE, FUSION, PREFILL, PREPROCESS, TOKENIZER, ModelSpec, Stage
 from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.goldens import anchors_file
@@ -22,7 +21,7 @@ from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.report.strip import OF_STAGE, OUTPUT, stage_of
 
 MOST_LINES, MOST_WHY = 60, 9
-OPTIONAL = frozenset(("dtypes", "inputs", "read", MMD, "artefacts"))
+OPTIONAL = frozenset(("dtypes", "inputs", "read", "result.mmd", "artefacts"))
 """Comparisons that a finished port may leave out."""
 METHODS = {PREPROCESS: "inputs", TOKENIZER: "inputs", PREFILL: "prefill", DECODE: "step", OUTPUT: "read"}
 TAKES = {

@@ -1,23 +1,16 @@
 """Stages of a case in the order of the data, each with its gravest verdict, for the page and the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from pytest_dsocr.base.words import MARGIN, count, shown
 from pytest_dsocr.compare.verdict import SEVERITY, Reason, Verdict
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
-from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.models import STAGE_NAMES
 from pytest_dsocr.models.spec import DECODE, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.records.names import ComparisonName
-from pytest_dsocr.report.case_result import number
-
-if TYPE_CHECKING:
-    from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
+from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, number
 
 OUTPUT = "postprocess"
 OF_STAGE: Mapping[str, tuple[str, ...]] = {
@@ -25,7 +18,7 @@ OF_STAGE: Mapping[str, tuple[str, ...]] = {
     TOKENIZER: (*ROWS, "dtypes", "inputs"),
     PREFILL: (PREFILL, "prefill_best"),
     DECODE: ("logits", "tokens"),
-    OUTPUT: ("text", "spans", "boxes", "read", MMD, "artefacts"),
+    OUTPUT: ("text", "spans", "boxes", "read", "result.mmd", "artefacts"),
 }
 """Comparisons by stage; a stage of vision has its seams."""
 OF_COMPARISON = {what: stage for stage, found in OF_STAGE.items() for what in found}
