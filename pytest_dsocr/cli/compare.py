@@ -82,11 +82,7 @@ def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Run the suites, which print their own summary. ``options.status`` becomes 0 only if the run passed.
-
-    Raises:
-        DsocrError: if the output folder cannot be written, or there is no result.
-    """
+    """Run the suites, which print their own summary. ``options.status`` becomes 0 only if the run passed."""
     out = Path(getattr(options, "out", [os.environ.get("DSOCR_OUT", "").strip() or DEFAULT_OUT])[-1])
     if [word for word in options.of_pytest if word.partition("=")[0] == OUT_FLAG]:
         raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")

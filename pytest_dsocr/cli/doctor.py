@@ -36,11 +36,7 @@ def add_run(command: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Yield the lines of each finding. The exit status is 1 if anything needed is missing.
-
-    Raises:
-        DsocrError: on a bad option, or a file that cannot be written.
-    """
+    """Yield the lines of each finding. The exit status is 1 if anything needed is missing."""
     found: list[Finding] = []
     missing: list[Finding] = []
     for finding in chain(missing, _findings(wanted(options, missing))):

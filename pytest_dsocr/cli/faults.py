@@ -41,11 +41,7 @@ def add_run(command: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Yield the list, or describe one mistake and run it. ``options.status`` becomes the status of that run.
-
-    Raises:
-        DsocrError: if there is no such mistake.
-    """
+    """Yield the list, or describe one mistake and run it. ``options.status`` becomes the status of that run."""
     from pytest_dsocr.explain.catalogue import ports
 
     if options.table:

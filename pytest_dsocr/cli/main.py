@@ -39,7 +39,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "vendor inspect": ("vendor:inspect", "show what the vendor's files contain, and whether they can be imported"),
     "vendor record": ("vendor_pages:record", "run the vendor's code on pages and record the results"),
 }
-"""Function (``module:function``) and purpose of each command. The module's ``add_FUNCTION`` adds the arguments."""
+"""Function (``module:function``) and purpose of each command. The module's ``add_FUNCTION`` adds the arguments.
+
+A function raises ``DsocrError`` if an argument is bad, or if it cannot read, run or write something.
+"""
 GROUPS = {"vendor": "set up, inspect or record the vendor's code"}
 AREAS = {
     "compare": ("compare", "port", "receipt", "diff", "history", "scoreboard"),

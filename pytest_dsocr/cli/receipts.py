@@ -24,11 +24,7 @@ def add_receipt(command: ArgumentParser) -> None:
 
 
 def receipt(options: Namespace) -> Iterator[str]:
-    """Yield the written files, or the findings about a receipt. ``options.status`` is 1 if one contradicts it.
-
-    Raises:
-        DsocrError: if there is no finished run or no receipt, or a file cannot be written.
-    """
+    """Yield the written files, or the findings about a receipt. ``options.status`` is 1 if one contradicts it."""
     if options.schemas:
         from pytest_dsocr.receipt.schemas import schemas
 

@@ -29,11 +29,7 @@ def add_diff(command: ArgumentParser) -> None:
 
 
 def diff(options: Namespace) -> Iterator[str]:
-    """Yield the differences. They determine ``options.status``; see :class:`DiffStatus`.
-
-    Raises:
-        DsocrError: if a result is unreadable or unfinished, or the Markdown cannot be written.
-    """
+    """Yield the differences. They determine ``options.status``; see :class:`DiffStatus`."""
     options.status = DiffStatus.NOT_COMPARABLE
     old, new = (finished(read_result(place), place) for place in (options.old, options.new))
     found = difference(old, new)
@@ -54,11 +50,7 @@ def add_history(command: ArgumentParser) -> None:
 
 
 def history(options: Namespace) -> Iterator[str]:
-    """Yield a history as text, and write the page to ``--html``.
-
-    Raises:
-        DsocrError: if a night or a result to add cannot be read, or a file cannot be written.
-    """
+    """Yield a history as text, and write the page to ``--html``."""
     for night in [*_nights_of(options.add or ())]:  # nothing is added where one cannot be read
         yield f"{'added':<16}{record.add(options.folder, night)}"
     nights, damaged = record.read(options.folder)

@@ -47,11 +47,7 @@ def add_run(command: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Read the pages that ``options`` name, write the output of each, and yield lines for the user.
-
-    Raises:
-        DsocrError: on a bad option or page; on a page of a PDF that cannot be rendered, when all others are read.
-    """
+    """Read pages, write the output of each, and yield lines; pages that cannot be rendered are an error at the end."""
     path = page_named(options.page or shipped("dev-3")[0])
     numbers = _numbers(path, options.number)
     if options.checkpoint == MINI and not _is_shipped(path):
