@@ -47,7 +47,7 @@ def add_record(command: ArgumentParser) -> None:
 
 
 def record(options: Namespace) -> Iterator[str]:
-    """Record cases in addition to earlier ones, and yield lines; pages that cannot be opened are an error at the end."""
+    """Record cases besides earlier ones, and yield lines; pages that cannot be opened are an error at the end."""
     check_writable(options.golden, "--golden DIR")
     found = found_by(options).readable()
     if not found.good:

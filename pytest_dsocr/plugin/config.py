@@ -25,9 +25,9 @@ from pytest_dsocr.plugin.options import OPTIONS, OUT, SPREAD, Option, texts_of, 
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, NAMED, NOTES, OUT_FOLDER, WATCHED, WITNESS, uncaptured
 from pytest_dsocr.records.config import Config, Level
 from pytest_dsocr.reference.goldens import check_writable, golden_folder
-from pytest_dsocr.report.ci import append_summary, errors
+from pytest_dsocr.report.ci import append_markdown, errors
 from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_ended, mark_running, take_witness
-from pytest_dsocr.report.views import write_summary
+from pytest_dsocr.report.views import markdown, write_summary
 from pytest_dsocr.subjects.calls import begin, current, end
 from pytest_dsocr.subjects.loading import level_before_loading
 
@@ -192,7 +192,7 @@ def refused(config: pytest.Config, error: Exception) -> None:
     with suppress(DsocrError):  # pytest tells the error itself
         result = mark_ended(out, config.stash[IDENTITY], str(error), ended_as)
         write_summary(result, out)
-        append_summary(result)
+        append_markdown(markdown(result))
         sys.stdout.writelines(f"{line}\n" for line in errors(result))
 
 

@@ -180,9 +180,10 @@ class Run:
         if self._session is not None and (self.take_journal() or self._session.exitstatus != self._left_as):
             self._settle(self._session)
         if self._result is not None:
-            from pytest_dsocr.report.ci import append_summary
+            from pytest_dsocr.report.ci import append_markdown
+            from pytest_dsocr.report.views import markdown
 
-            if problem := append_summary(self._result.document):
+            if problem := append_markdown(markdown(self._result.document)):
                 sys.stderr.write(f"dsocr: {problem}\n")
 
     @property

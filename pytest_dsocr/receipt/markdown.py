@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import asdict
+
 from pytest_dsocr.base.words import HASH_CHARACTERS, count, listed, plain
 from pytest_dsocr.receipt.receipt import Receipt, ReferenceFacts, SubjectFacts, ToolFacts
 from pytest_dsocr.report.views import cell, table
@@ -32,7 +34,7 @@ def _lines(receipt: Receipt) -> Iterator[str]:
 
 def _rows(receipt: Receipt) -> Iterator[tuple[str, str]]:
     yield "subject", _subject(receipt.subject)
-    yield "model", f"{receipt.subject.model}, {_way(receipt.subject)}"
+    yield "model", "{model}, {checkpoint}/{device}-{dtype}-{attention}".format_map(asdict(receipt.subject))
     yield "reference", _reference(receipt.reference)
     yield "pages", f"{listed(receipt.pages, NAMED)}; {', '.join(receipt.presets)}; {', '.join(receipt.prompts)}"
     right = sum(case.passes for case in receipt.cases)
@@ -53,10 +55,6 @@ def _subject(subject: SubjectFacts) -> str:
     known = filter(None, (source.name, source.version, source.commit and f"commit {source.commit}"))
     facts = ", ".join(known) or "its source is not known"
     return f"{subject.name} ({facts}), {subject.level}"
-
-
-def _way(subject: SubjectFacts) -> str:
-    return f"{subject.checkpoint}/{subject.device}-{subject.dtype}-{subject.attention}"
 
 
 def _tool(tool: ToolFacts) -> str:

@@ -189,7 +189,8 @@ class TestFailure:
             is_shown = k == 0 and self._headline.startswith(plain(_finding(one)))
             found = f"{one.what}{of}" if is_shown else _finding(one)
             yield from entry(one.verdict, found, LINES_OF_COMPARISON)
-            details = [_detail(line) for line in one.details if not line.startswith(CHECK)]
+            shown = [(f"{'':<{MARGIN}}{line}", line) for line in one.details if not line.startswith(CHECK)]
+            details = [whole if line.startswith(COMMANDS) else fit(whole) for whole, line in shown]
             details += diff_lines(one.diff)
             yield from details[:left]
             left = max(0, left - len(details))
@@ -244,11 +245,6 @@ def _answering(reference: Reference, report: CaseReport | None) -> Reference:
     if report is None or not isinstance(reference, EngineReference):
         return reference
     return reference.answering(report.exchange.expected)
-
-
-def _detail(line: str) -> str:
-    shown = f"{'':<{MARGIN}}{line}"
-    return shown if line.startswith(COMMANDS) else fit(shown)
 
 
 def _finding(comparison: Comparison) -> str:

@@ -99,7 +99,7 @@ def plot_of(case: CaseResult, run: RunSides | None) -> ErrorPlot | None:
     width = steps_x + (STEPS_WIDTH if along else 0) + 10
     views: dict[str, list[PlotPoint]] = {}
     for one in found:
-        title = f"{one.what}: {_words(one)}"
+        title = f"{one.what}: {one.verdict}, {one.measured}"
         point = PlotPoint(at[_place(one)], _y(number(one.error)), one.verdict, title)
         views.setdefault(TensorName.parse(one.what).view or "page", []).append(point)
     spans = [*_spans(found, at)]
@@ -108,7 +108,8 @@ def plot_of(case: CaseResult, run: RunSides | None) -> ErrorPlot | None:
     if along and along.allowed is not None:
         limits.append(PlotBand(steps_x, STEPS_WIDTH, _y(number(along.allowed)), f"{number(along.allowed):g}"))
     correct = CORRECT.get((run.device, run.dtype), {}) if run and not run.nearest else {}
-    ranges = [PlotBand(x, w, _y(correct[of]), f"{correct[of]:.1e}") for of, x, w in _kinds(places) if of in correct]
+    kinds = [("layers" if stage == PREFILL and block is not None else stage, block) for stage, block in places]
+    ranges = [PlotBand(x, w, _y(correct[of]), f"{correct[of]:.1e}") for of, x, w in _stages(kinds) if of in correct]
     ticks = [(_y(10.0**k), f"1e{k}" if k else "1") for k in range(-7, 2)]
     height = _y(LEAST) + BOTTOM
     lines = [PlotLine(view, points) for view, points in views.items()]
@@ -125,10 +126,6 @@ def _is_tensor(what: str) -> bool:
 def _place(one: ComparisonResult) -> tuple[str, int | None]:
     name = TensorName.parse(one.what)
     return name.stage, name.block
-
-
-def _words(one: ComparisonResult) -> str:
-    return f"{one.verdict}, {one.measured}"
 
 
 def _y(error: float) -> float:
@@ -153,13 +150,6 @@ def _stages(places: Sequence[tuple[str, int | None]]) -> Iterator[tuple[str, flo
         width = STEP * len([*group])
         yield stage, x, width
         x += width
-
-
-def _kinds(places: Sequence[tuple[str, int | None]]) -> Iterator[tuple[str, float, float]]:
-    """Yield stretches under the names of :data:`CORRECT`: a decoder's layers have a range of their own."""
-    yield from _stages(
-        [("layers" if stage == PREFILL and block is not None else stage, block) for stage, block in places]
-    )
 
 
 def _steps(along: str, left: float) -> str:

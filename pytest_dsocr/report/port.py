@@ -74,7 +74,10 @@ def next_work(
     """
     stages = family.stages[: family.stages.index(family.stage[before]) if before else None]
     dtype = result.run.dtype if result.run else "float32"
-    kinds = {name: f"{'int64' if name == 'tokens' else dtype} {_shape(of)}" for name, of in shapes.items()}
+    kinds = {
+        name: f"{'int64' if name == 'tokens' else dtype} [{', '.join(map(str, sizes))}]"
+        for name, sizes in shapes.items()
+    }
     right: list[str] = []
     for stage in stages:
         for case in result.cases:
@@ -200,10 +203,6 @@ def _places(stage: Stage, family: ModelSpec) -> Iterator[str]:
     yield from (f"{file}: {', '.join(names)}" for file, names in by_file.items())
 
 
-def _shape(sizes: Sequence[int | str]) -> str:
-    return f"[{', '.join(map(str, sizes))}]"
-
-
 def lines(work: PortWork, log: str, again: str) -> Iterator[str]:
     """Yield at most one screen: the stage and its state, what was found and why, then what it takes and gives.
 
@@ -219,7 +218,9 @@ def lines(work: PortWork, log: str, again: str) -> Iterator[str]:
     last = [f"{'log':<16}{log}", f"{'again':<16}{plain(again)}"]  # never broken, as it is to be copied
     parts = chain(
         chain.from_iterable(entry("found" if not k else "", fit(one, 400)) for k, one in enumerate(work.found[:8])),
-        chain.from_iterable(entry(*_labelled(one), 6) for one in work.why[:MOST_WHY]),
+        chain.from_iterable(
+            entry(what, why, 6) for what, _, why in (one.partition(": ") for one in work.why[:MOST_WHY])
+        ),
         chain.from_iterable(entry("takes" if not k else "", one, 2) for k, one in enumerate(work.takes)),
         chain.from_iterable(entry("gives" if not k else "", one, 2) for k, one in enumerate(work.gives)),
         entry("method", f"{work.method}; for dump: files of these names", 2) if work.method else (),
@@ -227,8 +228,3 @@ def lines(work: PortWork, log: str, again: str) -> Iterator[str]:
     )
     yield from islice(parts, MOST_LINES - 5 - len(last))
     yield from last
-
-
-def _labelled(text: str) -> tuple[str, str]:
-    label, _, rest = text.partition(": ")
-    return label, rest

@@ -98,12 +98,10 @@ def line_of(case: CaseResult) -> str:
     """
     boxes = boxes_of(case)
     named = next((box for box in boxes if box.is_wrong), max(boxes, key=lambda box: box.error, default=None))
-    return " ".join(_in_line(box, with_error=box is named) for box in boxes)
-
-
-def _in_line(box: StageBox, *, with_error: bool) -> str:
-    error = f" {short_error(box.error)}" if with_error and box.error else ""
-    return f"{SHORT.get(box.stage, box.stage[:4])} {box.mark[0]}{error}"
+    error = f" {short_error(named.error)}" if named and named.error else ""
+    return " ".join(
+        f"{SHORT.get(box.stage, box.stage[:4])} {box.mark[0]}{error if box is named else ''}" for box in boxes
+    )
 
 
 def short_error(error: float) -> str:
