@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.process import IDLE_WAITS, end_with_parent
@@ -115,16 +115,10 @@ def run(options: Namespace) -> Iterator[str]:
     except ChangedError as changed:
         mark_ended(out, identity, str(changed), Ending.CHANGED, CHANGED)
         raise
-    options.status = _exit_status(status, result)
+    if status in (0, 1):  # pytest's own, which the ending makes more exact
+        options.status = EXIT_STATUS[Ending(result["ended_as"])] or status
     if status == 0 and not result["passes"]:
         yield f"dsocr: {result['verdict']}"
-
-
-def _exit_status(of_pytest: int, result: Mapping[str, Any]) -> int:
-    """Return the command's exit status: pytest's, or a more exact one if pytest's is 0 or 1."""
-    if of_pytest not in (0, 1):
-        return of_pytest
-    return EXIT_STATUS[Ending(result["ended_as"])] or of_pytest
 
 
 def plugin() -> str:

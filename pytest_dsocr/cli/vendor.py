@@ -44,9 +44,8 @@ def setup(options: Namespace) -> Iterator[str]:
     there, started_s = is_made(plan, folder), monotonic()
     yield f"environment {folder}"
     if not there:
-        own_torch = (
-            "" if plan.torch_from else f", and what torch takes, here {_gb_of_torch():.1f} GB before CUDA's libraries"
-        )
+        gb = sum(file.size or 0 for file in metadata.files("torch") or ()) / 1e9  # of the same version
+        own_torch = "" if plan.torch_from else f", and what torch takes, here {gb:.1f} GB before CUDA's libraries"
         yield f"takes       0.3 GB and one or two minutes{own_torch}"
     with progress_bar(unit=" packages", desc="setup") as bar:
         for step in set_up(plan, folder):
@@ -59,11 +58,6 @@ def setup(options: Namespace) -> Iterator[str]:
         yield "torch       " + (f"reused from {', '.join(plan.torch_from)}" if plan.torch_from else "its own")
         yield f"made        {f'on {stamp.date}; nothing to do' if there else f'in {monotonic() - started_s:.0f} s'}"
     yield f"next        dsocr vendor inspect {options.vendor}"
-
-
-def _gb_of_torch() -> float:
-    """Return the size of the installed torch. The environment gets the same version."""
-    return sum(file.size or 0 for file in metadata.files("torch") or ()) / 1e9
 
 
 def add_watch(command: ArgumentParser) -> None:

@@ -19,7 +19,6 @@ from pytest_dsocr.records.provenance import is_by_engine
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport, CaseRun, FurtherCause
-    from pytest_dsocr.records.subject_result import SubjectResult
 
 Number = int | float | Literal["nan", "infinite", "-infinite"] | None
 """A number, the word for one that JSON lacks, or None where there is none."""
@@ -244,6 +243,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
         exchange, divergence, readings = report.exchange, report.divergence, report.readings
         answer, expected, explanation = exchange.answer, exchange.expected, exchange.explanation
         has_read = "read" not in answer.lost
+        read = [[span.label, *map(of_number, box)] for span in answer.spans for box in span.boxes]
         return cls(
             id=report.case.id,
             place=place,
@@ -282,7 +282,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
             compression=_compression(exchange),
             loss=_loss(report),
             readings=RepeatedReadings([one.after for one in readings.made], [*readings.failing]) if readings else None,
-            said=_read_output(answer) if has_read else None,
+            said=ReadOutput(printable(answer.text), read) if has_read else None,
             picture=picture,
             by_engine=is_by_engine(expected.provenance),
             comparisons=[ComparisonResult.of(one) for one in report.comparisons],
@@ -321,11 +321,6 @@ def _compression(exchange: CaseRun) -> Compression | None:
         return None
     shown = valid_image_tokens(Workload(load_image(case.page).size, case.preset, 0, tokens), case.family)
     return Compression(shown, written) if shown and written > 0 else None
-
-
-def _read_output(answer: SubjectResult) -> ReadOutput:
-    boxes = [[span.label, *map(of_number, box)] for span in answer.spans for box in span.boxes]
-    return ReadOutput(printable(answer.text), boxes)
 
 
 def of_number(value: float | None) -> Number:
