@@ -38,9 +38,7 @@ class BrokenStreak:
     """Sorted by stage, then by case."""
 
     def __str__(self) -> str:
-        stages, cases = (
-            [*dict.fromkeys(names)] for names in zip(*((stage, case) for case, stage in self.cells), strict=True)
-        )
+        cases, stages = ([*dict.fromkeys(cell[k] for cell in self.cells)] for k in range(2))
         where = listed([case or NO_CASE for case in cases]) if len(cases) <= 2 else count(len(cases), "case")
         what = f"{listed(stages)} of {where}"
         good = f"last right {self.good.at}" if self.good else "never right before"

@@ -12,10 +12,10 @@ from pytest_dsocr.base.own_files import own_sha256
 from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.compare.verdict import SEVERITY, Reason, Verdict
 from pytest_dsocr.records.provenance import versions
+from pytest_dsocr.report.collection import Collected
 from pytest_dsocr.report.document import Environment, RunJson
 from pytest_dsocr.report.file import FINISHED, OF_PYTEST, Ending, gravest, head, now
 from pytest_dsocr.report.outcomes import not_by_block, remarks
-from pytest_dsocr.report.totals import RunTotals
 from pytest_dsocr.report.words import by_engine, compression_of, readings_in_words, reproduced_by
 
 MOST_NAMED = 3
@@ -25,8 +25,8 @@ NOTHING_COMPARED = "no comparison was made"
 ONLY_EXPECTED = "only tests that are expected to fail compared anything"
 
 
-class RunResult(RunTotals):
-    """Collected tests and cases, totals over them, and the verdict so far."""
+class RunResult(Collected):
+    """Collected tests and cases, and the verdict so far."""
 
     @property
     def why_not(self) -> Sequence[str]:
