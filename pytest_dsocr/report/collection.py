@@ -183,7 +183,9 @@ class Collected:
         found: dict[str, list[str]] = {}
         named = (one.what for one in self._compared() if one.reason == Reason.NOT_OFFERED)
         for what in dict.fromkeys(named):
-            found.setdefault(str(level_of_comparison(what)), []).append(what)
+            is_block = TensorName.parse(what).block is not None
+            level = Level.MODULES if is_block else LEVEL_OF.get(stage_of(what, ""), Level.STAGES)
+            found.setdefault(str(level), []).append(what)
         return dict(sorted(found.items()))
 
     @property
@@ -250,9 +252,3 @@ def suite_of(nodeid: str) -> str:
     """Return the folder of a test's file, or the file if it has none."""
     path = PurePosixPath(nodeid.partition("::")[0])
     return path.parent.name or path.name
-
-
-def level_of_comparison(what: str) -> Level:
-    """Return the level at which a subject offers ``what``."""
-    is_block = TensorName.parse(what).block is not None
-    return Level.MODULES if is_block else LEVEL_OF.get(stage_of(what, ""), Level.STAGES)

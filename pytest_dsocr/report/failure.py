@@ -30,12 +30,6 @@ LEGEND: DiffLine = (
 )
 
 
-def diff_lines(diff: Sequence[DiffLine]) -> Iterator[str]:
-    """Yield the lines of a diff, under a legend; nothing for an empty diff."""
-    for k, line in enumerate((LEGEND, *diff) if diff else ()):
-        yield plain_line((Piece(DiffSide.BOTH, f"{'' if k else 'diff':<{MARGIN}}"), *line))
-
-
 def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float]:
     """Return the fewest and smallest tolerances under which the comparisons ``names`` pass.
 
@@ -191,7 +185,8 @@ class TestFailure:
             yield from entry(one.verdict, found, LINES_OF_COMPARISON)
             shown = [(f"{'':<{MARGIN}}{line}", line) for line in one.details if not line.startswith(CHECK)]
             details = [whole if line.startswith(COMMANDS) else fit(whole) for whole, line in shown]
-            details += diff_lines(one.diff)
+            for k, line in enumerate((LEGEND, *one.diff) if one.diff else ()):
+                details.append(plain_line((Piece(DiffSide.BOTH, f"{'' if k else 'diff':<{MARGIN}}"), *line)))
             yield from details[:left]
             left = max(0, left - len(details))
         if len(self.failing) > MOST_COMPARISONS:

@@ -42,7 +42,7 @@ from pytest_dsocr.reference.recorded_case import CUT
 from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.parts import COMPARING
 from pytest_dsocr.report.pictures import draw
-from pytest_dsocr.report.side_files import side_folder, write_sides
+from pytest_dsocr.report.side_files import write_sides
 from pytest_dsocr.run.described import seen
 from pytest_dsocr.run.described_tensors import descriptions
 from pytest_dsocr.run.further import further_causes
@@ -283,7 +283,7 @@ def _drawn(report: CaseReport, folder: Path) -> str | None:
         current().note(f"there is no picture of {report.case.id}: {error}")
         return None
     try:
-        write_sides(report, folder / side_folder(report.case.id))
+        write_sides(report, (folder / picture).with_suffix(""))
     except DsocrError as error:
         current().note(f"what both sides read of {report.case.id} is not kept: {error}")
     return picture

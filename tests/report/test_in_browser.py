@@ -12,7 +12,7 @@ from PIL import Image
 
 from pytest_dsocr.describe.description import Description, ErrorPanel
 from pytest_dsocr.history.page import html
-from pytest_dsocr.report.views import write_index
+from pytest_dsocr.report import views
 from pytest_dsocr.timing.run import PerfRun
 from tests.history.test_history import plan
 from tests.report.made import MATCH, WRONG, case_payload, payload, result, run_payload
@@ -76,7 +76,8 @@ def test_it_is_as_wide_as_the_window_and_its_headline_is_what_broke(tmp_path: Pa
     cases = [case_payload(f"{'p' * 60}{k}", MATCH, WRONG, LONG, place=k, page=f"{k}.png", **broken) for k in range(20)]
     tests = [("failed", payload(WRONG, LONG, case=case, run=run_payload())) for case in cases]
     times = PerfRun(measured({"tokenizer": [5.0] * 3, "sam": [12.0] * 3, "page": [100.0] * 3})).to_json()
-    page = write_index(structs.replace(result(*tests).document, perf=times), tmp_path)
+    page = tmp_path / "index.html"
+    page.write_text(views.html(structs.replace(result(*tests).document, perf=times)), "utf-8")
     dark = ["--blink-settings=preferredColorScheme=0"] * (scheme == "dark")
     for width_px, (scrolled, ink, ground, headline) in shown_in(page, *dark).items():
         assert int(scrolled) <= width_px
