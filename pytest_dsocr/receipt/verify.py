@@ -122,10 +122,10 @@ RIGHT = (Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP)
 
 def _stages(receipt: Receipt) -> Iterator[ReceiptFinding]:
     """Name the stages that the subject's level includes and that have no comparison."""
-    offered = Level(int(receipt.subject.level[1:])) if receipt.subject.level else Level.TEXT
+    offered = Level(int(receipt.sides.level[1:])) if receipt.sides.level else Level.TEXT
     expected = [OUTPUT, *([PREPROCESS, TOKENIZER] if offered >= Level.INPUTS else [])]
     if offered >= Level.STAGES:
-        family = family_named(receipt.subject.checkpoint)
+        family = family_named(receipt.sides.checkpoint)
         expected += dict.fromkeys([*map(stage_of, family.vision_seams), "prefill", DECODE])
     made = {stage for stage, found in receipt.stages.items() if {*found} - {Verdict.NOT_COMPARED}}
     refused = {stage_of(what) for names in receipt.not_offered.values() for what in names}
@@ -138,18 +138,18 @@ def _stages(receipt: Receipt) -> Iterator[ReceiptFinding]:
         yield OK, "stages", f"every stage of {offered} has comparisons"
     yield from ((NO, "left out", one) for one in receipt.left_out)
     yield from ((NOTE, "skipped", one) for one in receipt.not_possible)
-    if receipt.limits.allowed_to_miss:
-        yield NOTE, "allowed", f"to miss: {', '.join(receipt.limits.allowed_to_miss)}"
+    if allowed := sorted(receipt.sides.settings.get("allow_missing", ())):
+        yield NOTE, "allowed", f"to miss: {', '.join(allowed)}"
 
 
 def _limits(receipt: Receipt) -> Iterator[ReceiptFinding]:
     """Compare the limits with the usual ones of this version."""
-    found = [one for used in receipt.limits.used for one in _unusual(used, receipt)]
-    found += [one.in_words(name) for name, one in receipt.limits.looser.items()]
-    found += [receipt.limits.budget] if receipt.limits.budget else []
+    found = [one for used in receipt.limits for one in _unusual(used, receipt)]
+    found += [one.in_words(name) for name, one in receipt.looser.items()]
+    found += [receipt.budget] if receipt.budget else []
     if found:
         yield NO, "limits", f"looser than this version's usual ones: {', '.join(dict.fromkeys(found))}"
-    elif not receipt.limits.used:
+    elif not receipt.limits:
         yield NO, "limits", "no case was judged by any"
     else:
         yield OK, "limits", "the usual ones of this version"
@@ -157,12 +157,12 @@ def _limits(receipt: Receipt) -> Iterator[ReceiptFinding]:
 
 def _unusual(used: LimitsUsed, receipt: Receipt) -> Iterator[str]:
     """Yield the limits that allow more than the usual ones, and doubts about the conditions that they are for."""
-    subject, made = receipt.subject, receipt.reference.provenance
+    subject, made = receipt.sides, receipt.sides.provenance
     usual = usual_limits(used.dtype, same_key=used.same_key, on_cpu=used.on_cpu).by_name
     yield from (
         f"{name}={used.allowed.get(name, 0):g} ({limit:g})"
         for name, limit in usual.items()
-        if used.allowed.get(name, 0) > limit and name not in receipt.limits.looser
+        if used.allowed.get(name, 0) > limit and name not in receipt.looser
     )
     if used.dtype not in (subject.dtype, made.dtype):
         yield f"limits of {used.dtype} between {subject.dtype} and {made.dtype}"
@@ -191,10 +191,9 @@ def _tool(receipt: Receipt) -> Iterator[ReceiptFinding]:
 
 def _vendor(receipt: Receipt) -> Iterator[ReceiptFinding]:
     """Compare the vendor's files with those that this version knows."""
-    files = receipt.reference.provenance.vendor_sha256
-    if receipt.reference.cases_by_engine:
-        by = f"the engine answered for {count(receipt.reference.cases_by_engine, 'case')} instead of the vendor's code"
-        yield NOTE, "reference", by
+    files = receipt.sides.provenance.vendor_sha256
+    if by_engine := sum(case.by_engine for case in receipt.cases):
+        yield NOTE, "reference", f"the engine answered for {count(by_engine, 'case')} instead of the vendor's code"
     if not files:
         return
     try:
@@ -211,28 +210,28 @@ def _vendor(receipt: Receipt) -> Iterator[ReceiptFinding]:
 
 def _recording(receipt: Receipt) -> ReceiptFinding:
     """Find the recording among the shipped ones, and check the hash of each of its files."""
-    stated = receipt.reference.recording_sha256
+    stated = receipt.sides.recording_sha256
     if not stated:
-        return OPEN, "goldens", f"the reference is {receipt.reference.kind}, which keeps no recording"
+        return OPEN, "goldens", f"the reference is {receipt.sides.reference}, which keeps no recording"
     shipped = [*(shipped_folder() / RECORDINGS).rglob(MANIFEST)]
     found = next((one.parent for one in shipped if sha256(one.read_bytes()) == stated), None)
     if found is None:
         same = receipt.tool.version == pytest_dsocr.__version__
-        is_shipped = any(one.parent.as_posix().endswith(receipt.reference.key) for one in shipped)
+        is_shipped = any(one.parent.as_posix().endswith(receipt.sides.key) for one in shipped)
         mark = CheckMark.NO if same and is_shipped else CheckMark.OPEN
-        return mark, "goldens", f"{receipt.reference.key} is not as it is shipped with this version"
+        return mark, "goldens", f"{receipt.sides.key} is not as it is shipped with this version"
     try:
         cases = Recording.open(found).cases
     except DsocrError as error:
         return NO, "goldens", str(error)
-    return OK, "goldens", f"{receipt.reference.key} as shipped, {count(len(cases), 'case')} by their hashes"
+    return OK, "goldens", f"{receipt.sides.key} as shipped, {count(len(cases), 'case')} by their hashes"
 
 
 def _checkpoint(receipt: Receipt) -> ReceiptFinding:
     """Hash the checkpoint, if this machine has it."""
     from pytest_dsocr.engine.checkpoint import resolve
 
-    name, stated = receipt.subject.checkpoint, receipt.reference.provenance.checkpoint_sha256
+    name, stated = receipt.sides.checkpoint, receipt.sides.provenance.checkpoint_sha256
     try:
         found = resolve(name).sha256
     except DsocrError as error:
