@@ -22,9 +22,8 @@ def _lines(receipt: Receipt) -> Iterator[str]:
     made = [(stage, counts(found)) for stage, found in receipt.stages.items()]
     yield from table(("stage", "comparisons"), made)
     for number, one in enumerate(receipt.causes, 1):
-        where = (
-            f"{one.found.what or one.found.tests[0]} in {len(one.found.cases)} of {count(one.found.of, one.found.unit)}"
-        )
+        cause = one.found
+        where = f"{cause.what or cause.tests[0]} in {len(cause.cases)} of {count(cause.of, cause.unit)}"
         scripts = [name for name in one.reproducer_sha256 if name.endswith(".py")]
         script = f" {count(len(scripts), 'reproducer')}: {', '.join(scripts)}" if scripts else ""
         yield from ("", f"**Cause {number}** {cell(where)}: {cell(cause.said)}.{script and cell(script)}")
@@ -33,10 +32,8 @@ def _lines(receipt: Receipt) -> Iterator[str]:
 
 
 def _rows(receipt: Receipt) -> Iterator[tuple[str, str]]:
-    sides, tool = receipt.sides, receipt.tool
-    known = filter(
-        None, (sides.source.name, sides.source.version, sides.source.commit and f"commit {sides.source.commit}")
-    )
+    sides, tool, source = receipt.sides, receipt.tool, receipt.sides.source
+    known = filter(None, (source.name, source.version, source.commit and f"commit {source.commit}"))
     yield "subject", f"{sides.subject} ({', '.join(known) or 'its source is not known'}), {sides.level}"
     yield "model", f"{receipt.model}, {sides.checkpoint}/{sides.device}-{sides.dtype}-{sides.attention}"
     yield "reference", _reference(receipt)

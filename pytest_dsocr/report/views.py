@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -183,6 +183,7 @@ VIEWS = {
 """Ways to show the two halves of a case's picture; the arrow keys change between them."""
 
 
+@cache
 def shared_templates(*folders: Path) -> Environment:
     """Return the templates in some folders, with those that all pages share, and the filter ``of`` for counts."""
     environment = templates(*folders, Path(__file__).parent)
