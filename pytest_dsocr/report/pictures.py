@@ -115,11 +115,7 @@ def _draw_legend(pen: ImageDraw.ImageDraw, font: Font, top: int, pairs: Pairs) -
 
 
 def draw(report: CaseReport, folder: Path) -> Path:
-    """Draw a case into ``folder``, and return the file.
-
-    Raises:
-        DsocrError: if it cannot be written.
-    """
+    """Draw a case into ``folder``, and return the file; raise ``DsocrError`` if it cannot be written."""
     case, expected, actual = report.case, report.exchange.expected.output, report.exchange.answer
     pages = pages_of(case)
     wanted, own = (spans_by_page(case, one.text, one.spans, len(pages)) for one in (expected, actual))

@@ -71,7 +71,6 @@ class ErrorPlot:
     lines: Sequence[PlotLine]
     steps: str
     """Line through the errors of the decoding steps; empty without them."""
-    steps_x: float
     limits: Sequence[PlotBand]
     correct: Sequence[PlotBand]
     """Largest errors of correct variants; empty where none were measured."""
