@@ -71,10 +71,11 @@ class FailureCause(Struct):
 
         A further cause at the first break takes the place of a first cause that names nothing.
         """
+        if not self.further:
+            return []
         every, is_named = [(one.what, one.said) for one in self.further], self.why and not self.why.startswith(CHECK)
-        is_known = not is_named and self.what in dict(every)
-        every = [*dict.fromkeys(every if is_known else [(self.what, "; ".join(self._parts)), *every])]
-        return [f"{k}. {where}: {why}" for k, (where, why) in enumerate(every, 1)] if self.further else []
+        own = [(self.what, "; ".join(self._parts))] if is_named or self.what not in dict(every) else []
+        return [f"{k}. {where}: {why}" for k, (where, why) in enumerate(dict.fromkeys([*own, *every]), 1)]
 
     @property
     def whys(self) -> list[str]:
