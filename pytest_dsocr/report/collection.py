@@ -75,8 +75,9 @@ class Collected:
         self.run = self.run or sent.run
         self.perf = self.perf or sent.perf
         self.notes += [note for note in sent.notes if note not in self.notes]
-        if sent.case:
-            self.add_case(sent.case)
+        if case := sent.case:  # of two reports of one case, the graver
+            either = (self._cases.get(case.id, case), case)
+            self._cases[case.id] = max(either, key=lambda one: (not one.passes, SEVERITY.index(one.verdict)))
         if sent.elapsed:
             self.add_elapsed(sent.elapsed)
 
@@ -91,11 +92,6 @@ class Collected:
             if (entry.test, entry.attempt) not in expected and entry.attempt > test.failed_before:
                 self.tests[entry.test] = test
                 test.hold(entry.comparisons)
-
-    def add_case(self, case: CaseResult) -> None:
-        """Add a case; of two reports of one case, keep the graver."""
-        either = (self._cases.get(case.id, case), case)
-        self._cases[case.id] = max(either, key=lambda one: (not one.passes, SEVERITY.index(one.verdict)))
 
     def add_elapsed(self, elapsed: ProcessTimes) -> None:
         """Add the times of a process; keep its last report."""

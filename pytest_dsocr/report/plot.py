@@ -114,7 +114,7 @@ def plot_of(case: CaseResult, run: RunSides | None) -> ErrorPlot | None:
     lines = [PlotLine(view, points) for view, points in views.items()]
     steps = _steps(along.along, steps_x) if along else ""
     labels = [*stages, *([(steps_x, f"decoding steps ({case.tokens['reference']})")] if along else [])]
-    return ErrorPlot(width, height, lines, steps, steps_x, limits, ranges, ticks, labels, _sentence(found))
+    return ErrorPlot(width, height, lines, steps, limits, ranges, ticks, labels, _sentence(found))
 
 
 def _is_tensor(what: str) -> bool:

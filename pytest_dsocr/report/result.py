@@ -76,7 +76,9 @@ class RunResult(Collected):
     def verdict(self) -> str:
         """``passes`` or the reasons against it; and whether the engine was the reference."""
         flaky = f"; {count(len(self.flaky), 'test')} FLAKY" if self.flaky else ""
-        passes = ("no times judged, all else " if self.is_untimed else "") + "passes" + "".join(self._but) + flaky
+        timed = self.perf if self.perf and self.perf["median_ms"] else None
+        is_judged = timed is None or timed["judgements"] or timed.get("accepted")
+        passes = ("" if is_judged else "no times judged, all else ") + "passes" + "".join(self._but) + flaky
         return ("; ".join(self.why_not) or passes) + by_engine(self.cases)
 
     @property
@@ -113,11 +115,6 @@ class RunResult(Collected):
         for number_absent in sorted({*absent.values()} - {0}):
             if names := [what for what in absent if absent[what] == number_absent and made[what]]:
                 yield f"{listed(names, MOST_NAMED)} of {number_absent} of {count(len(cases), 'case')}"
-
-    @property
-    def is_untimed(self) -> bool:
-        """Whether times were measured, but neither judged nor accepted as a baseline."""
-        return bool(self.perf and self.perf["median_ms"] and not (self.perf["judgements"] or self.perf.get("accepted")))
 
     @cached_property
     def ended(self) -> str:

@@ -53,11 +53,6 @@ class StageBox:
         return max((one.verdict for one in self.comparisons), key=SEVERITY.index, default=Verdict.NOT_COMPARED)
 
     @property
-    def is_wrong(self) -> bool:
-        """Whether the stage makes the case fail."""
-        return self.verdict is Verdict.WRONG and not self.is_allowed
-
-    @property
     def mark(self) -> tuple[str, str]:
         """Sign of the stage, and words for it."""
         if self.verdict is Verdict.WRONG:
@@ -97,7 +92,8 @@ def line_of(case: CaseResult) -> str:
     The error is that of the first wrong stage, or else the largest drift.
     """
     boxes = boxes_of(case)
-    named = next((box for box in boxes if box.is_wrong), max(boxes, key=lambda box: box.error, default=None))
+    wrong = (box for box in boxes if box.mark == MARKS[Verdict.WRONG])
+    named = next(wrong, max(boxes, key=lambda box: box.error, default=None))
     error = f" {short_error(named.error)}" if named and named.error else ""
     return " ".join(
         f"{SHORT.get(box.stage, box.stage[:4])} {box.mark[0]}{error if box is named else ''}" for box in boxes
