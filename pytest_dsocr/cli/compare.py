@@ -139,9 +139,6 @@ def status_of(
     """Run a command to its end; return its exit status, as a shell would, and the digest of its result.
 
     Args:
-        command: pytest's command line.
-        run_id: id of the run.
-        environment: its variables.
         output: file for all that it prints; by default this process's own output.
     """
     ours, pytests = os.pipe()

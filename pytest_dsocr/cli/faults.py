@@ -93,8 +93,6 @@ def command(name: str, page: Path | None, out: Path, *, is_recorded: bool = Fals
     Args:
         name: number or id of the mistake.
         page: the page; a recorded one by default.
-        out: folder of the report.
-        is_recorded: whether the page has a recording.
     """
     from pytest_dsocr.explain.catalogue import resolve
     from pytest_dsocr.explain.planted import spec_of

@@ -134,10 +134,6 @@ def html(nights: Sequence[Night], damaged: Sequence[str]) -> str:
     """Render a page with a column for each night and a row for each stage.
 
     The page needs no network and runs no script. Every value is escaped.
-
-    Args:
-        nights: sorted, the oldest first.
-        damaged: a message for each file that could not be read.
     """
     environment = shared_templates(Path(__file__).parent)
     seen = {stage for _, stage in cells_in(nights)}

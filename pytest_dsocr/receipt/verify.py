@@ -54,7 +54,6 @@ def verify(path: Path, *, rerun: bool = False) -> Iterator[ReceiptFinding]:
     """Yield the findings about a receipt.
 
     Args:
-        path: file of the receipt.
         rerun: also run its command, which runs the subject's code.
 
     Raises:

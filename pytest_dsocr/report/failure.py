@@ -69,13 +69,7 @@ MOST_LEFT = 4
 
 @dataclass(frozen=True)
 class TestFailure:
-    """Failure of a test by comparisons that do not pass.
-
-    Args:
-        failing: these comparisons.
-        report: the whole case, if the test has one.
-        config: config of the run.
-    """
+    """Failure of a test by comparisons that do not pass, with its whole case if it has one."""
 
     __test__ = False
 
@@ -128,12 +122,7 @@ class TestFailure:
         return FailureOrigin(what, "; ".join(self.checks) or described, [])
 
     def text(self, reference: Reference | None, again: str) -> str:
-        """Return the text for a terminal, at most :data:`MOST_LINES` lines.
-
-        Args:
-            reference: the reference; None if the test asked for none.
-            again: the command that runs the test again.
-        """
+        """Return the text for a terminal, at most :data:`MOST_LINES` lines; ``again`` runs the test again."""
         last = f"{'rerun':<{MARGIN}}{again}"  # never cut or broken: it is to be copied
         parts = self._differing(), self._first_wrong(), self._sides(reference), self._accepting()
         return "\n".join((self._headline, *chain.from_iterable(parts), last))

@@ -67,8 +67,6 @@ def next_work(
     """Return the first stage, in the order of the data, that is missing or wrong; None if all are right.
 
     Args:
-        result: the result of a run.
-        family: the model.
         shapes: shape of each tensor, by name.
         before: the first stage that is not looked at; by default all are.
     """
@@ -204,13 +202,7 @@ def _places(stage: Stage, family: ModelSpec) -> Iterator[str]:
 
 
 def lines(work: PortWork, log: str, again: str) -> Iterator[str]:
-    """Yield at most one screen: the stage and its state, what was found and why, then what it takes and gives.
-
-    Args:
-        work: what to do next.
-        log: file with pytest's output.
-        again: the command to run again.
-    """
+    """Yield at most one screen: the stage and its state, what was found and why, then what it takes and gives."""
     yield f"next            {work.stage}: {MEANING[work.state]}"
     yield from entry("right", ", ".join(work.right) or "nothing yet", 2)
     if work.case:
