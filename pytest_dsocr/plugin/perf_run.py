@@ -68,7 +68,9 @@ def perf_run(
     if config.baseline_update:
         check_writable(folders[0], "--dsocr-golden=FOLDER")
     before = PerfRun(counts) if config.baseline_update else against(config, counts)
-    if config.baseline_update or (before.baseline is None and is_kept_elsewhere(request.config)):
+    saving = ("benchmark_save", "benchmark_autosave", "benchmark_compare")
+    is_kept = handed_over(request.config) and any(getattr(request.config.option, name) for name in saving)
+    if config.baseline_update or (before.baseline is None and is_kept):
         check_right(parity := _parity(request, config, case))
     alone = BASELINE_ROUNDS if parity else ALONE
     try:
@@ -83,12 +85,6 @@ def perf_run(
         return _accepted(request.config, run, parity, folders[0])
     why = f"pytest-benchmark keeps the times; what it reads: {parity.get('verdict')}; {before.no_baseline}"
     return replace(run, is_kept=True, no_baseline=why) if parity else run
-
-
-def is_kept_elsewhere(config: pytest.Config) -> bool:
-    """Return whether pytest-benchmark saves the times of this run, or compares them with saved ones."""
-    options = ("benchmark_save", "benchmark_autosave", "benchmark_compare")
-    return handed_over(config) and any(getattr(config.option, name) for name in options)
 
 
 def handed_over(config: pytest.Config) -> bool:
