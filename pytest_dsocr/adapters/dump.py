@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.adapters import command, fields
-from pytest_dsocr.adapters.dump_files import LENGTHS, LOGITS, TEXT, TOKENS, Dump, write_tensor
+from pytest_dsocr.adapters.dump_files import LENGTHS, LOGITS, TEXT, TOKENS, Dump, block_name, write_tensor
 from pytest_dsocr.adapters.process import RunningCommand
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.files import recreate_dir, write_whole
@@ -30,6 +30,7 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.models import VISION_SEAMS
 from pytest_dsocr.models.spec import FUSION, PREFILL
+from pytest_dsocr.records.block_seams import in_stage_order
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Level, SubjectFaultError
 from pytest_dsocr.records.reference_result import pixels_sha256
@@ -119,6 +120,7 @@ class DumpSubject:
         self._cases: dict[DumpKey, Case] = {}
         self._read = lru_cache(2)(Dump.read)
         self.not_offered = frozenset[str]()
+        self.block_outputs: dict[str, Tensor] = {}
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
         """Return the inputs that were written, and the contract's instead of those that were not."""
@@ -134,6 +136,8 @@ class DumpSubject:
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the seams of vision that were written; an empty one means that the page is not encoded."""
         found = self._dumps(_key(inputs))[0].tensors
+        named = {block_name(name): value for name, value in found.items() if block_name(name) != name}
+        self.block_outputs = in_stage_order({name: value[(None,) * (value.ndim == 2)] for name, value in named.items()})
         return {name: value for name, value in found.items() if name in VISION_SEAMS and value.numel()}
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Fed:

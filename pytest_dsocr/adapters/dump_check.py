@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from pytest_dsocr.adapters.dump_files import LENGTHS, LOGITS, READERS, TEXT, TOKENS, Dump
+from pytest_dsocr.adapters.dump_files import LENGTHS, LOGITS, READERS, TEXT, TOKENS, Dump, block_name
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.contract.presets import Preset
@@ -67,6 +67,8 @@ def check(folder: Path, arch: Architecture) -> Iterator[tuple[str, str, str]]:
 
 
 def _finding(name: str, found: tuple[int, ...], expected: Mapping[str, Shape], letters: dict[str, int]) -> str:
+    if block_name(name).rpartition("/")[0] in expected:
+        return f"{FITS} a block's output, of any shape"
     if (shape := expected.get(name)) is None:
         near = get_close_matches(name, expected, 1)
         return f"no name that is read{f'; is it {near[0]}?' if near else ''}"

@@ -70,6 +70,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
+def block_name(name: str) -> str:
+    """Return the name of the tensor that a file named ``STAGE.VIEW.BLOCK`` or ``prefill.BLOCK`` holds; others stay."""
+    whole, _, block = name.rpartition(".")
+    return f"{whole}/{block}" if block.isdecimal() else name
+
+
 @dataclass(frozen=True, eq=False)
 class Dump:
     """Contents of one case's folder; any file may be missing."""

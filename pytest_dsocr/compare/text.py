@@ -26,6 +26,7 @@ TIMES = 4
 CHARACTERS = 24
 """Least number of repetitions in a row, and of characters that they cover; rows of dots do not count."""
 
+NUMBER = re.compile("[0-9]+")
 _BYTE_MARKS = {Symptom.BYTE_MARKS: ("\u0120", "\u010a"), Symptom.BROKEN_CHARACTERS: ("\ufffd",)}
 _PROMPTS = (text for family in MODELS.values() for text in family.prompts.values())
 _ECHOES = tuple(dict.fromkeys(text.rpartition("\n")[2].rpartition(">")[2] for text in _PROMPTS))
@@ -78,7 +79,7 @@ def _leaking(actual: str, expected: str) -> Iterator[TextDefect]:
             yield TextDefect(sign, f"it holds {', '.join(repr(mark) for mark in marks if mark in actual)}")
     if actual != expected and "".join(actual.split()) == "".join(expected.split()):
         yield TextDefect(Symptom.SPACES, "nothing but white space differs")
-    elif actual != expected and re.sub("[0-9]+", "0", actual) == re.sub("[0-9]+", "0", expected):
+    elif actual != expected and NUMBER.sub("0", actual) == NUMBER.sub("0", expected):
         yield TextDefect(Symptom.NUMBERS, "nothing but numbers differs")
 
 
@@ -105,10 +106,13 @@ def _circling(actual: str, expected: str) -> Iterator[TextDefect]:
         return
     known = longest_circle(expected, 2)
     if known is None or circle.characters > 2 * known.characters:
-        what = shown(circle.once.strip() or circle.once, 40)
+        whole = actual[circle.start : circle.start + circle.characters]
+        is_equal = ((circle.times + 1) * circle.once).startswith(whole)
+        once = circle.once if is_equal else NUMBER.sub("#", circle.once)
+        numbers = "" if is_equal else ", where # is any number"
         where = f"from character {circle.start} of {len(actual)} on"
-        others = ", with other numbers" * (not actual.startswith(2 * circle.once, circle.start))
-        yield TextDefect(Symptom.REPETITION, f"{what!r} comes {circle.times} times in a row{others}, {where}")
+        how = f"{shown(once.strip() or once, 40)!r} comes {circle.times} times in a row{numbers}, {where}"
+        yield TextDefect(Symptom.REPETITION, how)
 
 
 def longest_circle(text: str, times: int) -> Circle | None:
@@ -131,7 +135,7 @@ def _by_character(text: str, times: int) -> Circle | None:
 def _by_line(text: str, times: int) -> Circle | None:
     lines = text.splitlines(keepends=True)
     numbers: dict[str, int] = {}
-    items = [numbers.setdefault(re.sub("[0-9]+", "0", line), len(numbers)) for line in lines]
+    items = [numbers.setdefault(NUMBER.sub("0", line), len(numbers)) for line in lines]
     return _longest(text, np.array(items), np.cumsum([0, *map(len, lines)])[:-1], times)
 
 

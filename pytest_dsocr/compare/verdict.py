@@ -71,7 +71,7 @@ class Symptom(StrEnum):
     LATER_ROWS = "later rows", "its first rows are right, the later ones are not"
     SUSPICIOUS = "suspicious", "larger than any error of a correct implementation measured on CPUs from SSE4 to AVX-512"
     """Inside the tolerance, and larger than what correct implementations were measured to have."""
-    SCALED = "scaled", "most of the difference is one factor on all values, which fewer bits do not cause"
+    SCALED = "scaled", "most of the difference is one factor on all values"
     # steps
     FROM_PREFILL = "from prefill"
     """The first logits out of tolerance are those of prefill."""

@@ -18,6 +18,7 @@ from pytest_dsocr.describe.tensors import describe_tensor
 
 NOISE = 1e-4
 """Relative error of a slot that is mere rounding in float32: keys of later layers add up that of earlier ones."""
+BEYOND = "is beyond the tolerance", "are beyond the tolerance"
 CACHE_RIGHT = "the cache has the right keys and values"
 
 
@@ -74,11 +75,10 @@ def describe_steps(errors: Sequence[float], allowed: float, is_cache_right: bool
         is_cache_right: whether the steps read right keys and values.
     """
     wrong = torch.tensor([float(not one <= allowed) for one in errors])[None, :, None]
-    found = confined(RowPair(wrong, torch.zeros_like(wrong), "step"))
+    found = confined(RowPair(wrong, torch.zeros_like(wrong), "step"), BEYOND)
     if found is None and not is_cache_right:
         return None
-    count = int(wrong.sum())
-    text = found.text if found else f"{count} of {len(errors)} steps differ, from step {int(wrong.argmax(1))} on"
-    text = text.replace(" differs", " is beyond the tolerance").replace(" differ", " are beyond the tolerance")
+    some = f"{int(wrong.sum())} of {len(errors)} steps {BEYOND[1]}, from step {int(wrong.argmax(1))} on"
+    text = found.text if found else some
     more = f"{CACHE_RIGHT}, and a step computes other logits from them: " * is_cache_right
     return Description("steps", f"{more}{text}", 1.0, len(errors))

@@ -20,6 +20,8 @@ from pytest_dsocr.describe.description import Description
 
 LEAST = 8
 """Smallest number of steps that tokens are called drawn from."""
+LEAST_TIED = 5
+"""Smallest number of steps that show rounding: any small error flips one or two nearly equal tokens."""
 LONGEST = 64
 """Largest size of n-grams that is looked for."""
 SHORT = 2
@@ -121,8 +123,8 @@ def _is_likely(choices: Choices, warmth: float) -> bool:
 
 
 def _of_rounding(choices: Choices) -> Iterator[Description]:
-    """Yield the dtype in which every chosen token is the best one or tied with it."""
-    for dtype in (torch.float16, torch.bfloat16):
+    """Yield the dtype in which every chosen token is the best one or tied with it, at more steps than chance gives."""
+    for dtype in (torch.float16, torch.bfloat16) if len(choices.other) >= LEAST_TIED else ():
         rounded = choices.logits.to(dtype)
         own = rounded.gather(1, torch.tensor(choices.tokens)[:, None])[:, 0]
         if bool((own == rounded.amax(-1)).all()):

@@ -128,21 +128,32 @@ def _anatomy(actual: Sequence[int], expected: Sequence[int]) -> str:
     return f"{text}, and the last {last:,}" if last else text
 
 
-def of_counts(actual: int, preset: Preset, grid: Grid) -> Iterator[Description]:
-    """Yield the arithmetic of another number of image tokens."""
+def of_counts(actual: int, preset: Preset, grid: Grid, own: Grid | None = None) -> Iterator[Description]:
+    """Yield the arithmetic of another number of image tokens.
+
+    Args:
+        actual: the subject's number.
+        preset: how the page is cut.
+        grid: the expected grid.
+        own: the subject's grid, if it is known.
+    """
     expected, columns_rows = image_token_count(preset, grid), " x ".join(map(str, grid))
     page = image_token_count(preset, (1, 1))
+    without = replace(preset, layout=replace(preset.layout, newlines=False))
+    newlines_of_crops = expected - page - image_token_count(without, grid) + image_token_count(without, (1, 1))
     crops, named = expected - page, f"{actual:,} image tokens in place of {expected:,}"
     parts = {
         "without the page's": crops,
         "without the crops'": page,
         "without the separator": expected - 1,
-        "without newlines": image_token_count(replace(preset, layout=replace(preset.layout, newlines=False)), grid),
+        "without newlines": image_token_count(without, grid),
+        "with newlines for each crop by itself": expected + (grid[0] - 1) * newlines_of_crops,
     }
     for words, number in parts.items():
-        if number == actual:
+        if number == actual != expected:
             yield Description("count", f"{named}: {words}", 1.0, expected)
-    if grids := [one for one in preset.tiling.grids if image_token_count(preset, one) == actual]:
+    grids = [one for one in preset.tiling.grids if own in (None, one) and image_token_count(preset, one) == actual]
+    if grids:
         text = f"{named}: those of a grid of {' or '.join(f'{a} x {b}' for a, b in grids)}"
         yield Description("count", text, 1.0, expected)
     yield Description("anatomy", f"{named} for a grid of {columns_rows}", 0.0, expected)

@@ -90,6 +90,8 @@ def _line(level: Tensor, value: Tensor) -> str | None:
     if abs(slope - 1) < STEEP and cut and abs(offset) < 2 * CLOSE:
         return f"the levels are {cut}"
     if abs(slope - 1) < STEEP:
+        if abs(slope - 1) * LEVELS > HALF > abs(offset):
+            return ", ".join(filter(None, (f"every level is multiplied by {slope:.4g}", cut)))
         if _mean(value - level) < LEAST_SHIFT:
             return None
         way = "higher" if offset > 0 else "lower"

@@ -20,6 +20,10 @@ SEED = 48
 TINY = 1e-30
 ONE = ("one of ", "view ", "channel ")
 """First words of a name of one row."""
+ONLY = "only "
+"""Start of a sentence on rows besides which all are equal."""
+DIFFER = "differs", "differ"
+"""Verb of one row, and of several."""
 EXACT = 0.99
 """Share of a difference from which on no other relation is looked for."""
 
@@ -152,16 +156,17 @@ def views_named(places: Sequence[int]) -> str:
     return named("view", [one + 1 for one in places])
 
 
-def confined_to(pair: RowPair, inside: Tensor, words: str) -> str:
+def confined_to(pair: RowPair, inside: Tensor, words: str, verbs: tuple[str, str] = DIFFER) -> str:
     """Say that a difference is in some rows, and only in these if all others are equal; empty if it is not.
 
     Args:
         pair: two tensors of one shape.
         inside: mask of the rows ``[B, N]``.
         words: name of the rows.
+        verbs: verb of one row, and of several.
     """
     if not (pair.not_equal & ~inside).any():
-        return f"only {words} differ{'s' * words.startswith(ONE)}"
+        return f"{ONLY}{words} {verbs[not words.startswith(ONE)]}"
     kept = float(pair.apart[inside].square().sum() / pair.apart.square().sum().clamp_min(TINY))
     return f"nearly all of the difference is in {words}" if kept >= EXACT else ""
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.describe.description import ENOUGH
-from pytest_dsocr.describe.pair import RowPair, confined_to, named, ranges, views_named
+from pytest_dsocr.describe.pair import DIFFER, ONLY, RowPair, confined_to, named, ranges, views_named
 
 MOST_ROWS = 0.6
 """Share of the rows up to which a difference is confined to them."""
@@ -36,8 +36,8 @@ class Confinement(NamedTuple):
     """Whether the words say which rows they are, and not only how many."""
 
 
-def confined(pair: RowPair) -> Confinement | None:
-    """Return the rows that differ, if most rows of each view do not."""
+def confined(pair: RowPair, verbs: tuple[str, str] = DIFFER) -> Confinement | None:
+    """Return the rows that differ, if most rows of each view do not; ``verbs`` say so of one and of several."""
     rows = pair.differing.any(0)
     count, every = int(rows.sum()), len(rows)
     if not 0 < count <= MOST_ROWS * every:
@@ -47,7 +47,7 @@ def confined(pair: RowPair) -> Confinement | None:
     which = f"{count if count > 1 else 'one'} of {every} {pair.noun}s"
     within = next((f"inside of {name}, " for name, mask in pair.places.items() if not (rows & ~mask).any()), "")
     where = named or f"{within}{ranges(found)}"
-    text = confined_to(pair, rows.expand_as(pair.differing), which)
+    text = confined_to(pair, rows.expand_as(pair.differing), which, verbs)
     return Confinement(f"{text}: {where}", rows, named is not None) if text else None
 
 
@@ -59,7 +59,8 @@ def views(pair: RowPair) -> tuple[str, list[int]] | None:
         return None
     inside = views_differ[:, None].expand_as(pair.differing)
     text = confined_to(pair, inside, f"{views_named(found)} of {len(views_differ)}")
-    return (text, found) if text else None
+    is_some = text.startswith(ONLY) or len(found) <= MOST_ROWS * len(views_differ)
+    return (text, found) if text and is_some else None
 
 
 def channels(pair: RowPair) -> tuple[str, Tensor] | None:

@@ -86,7 +86,7 @@ def resized(actual: Tensor, expected: Tensor, source: Source) -> Description | N
     def left(way: _Way) -> float:
         return _left(actual, _made(way, way.page.split()[FITTED], source), FITTED)
 
-    found = [(left(way), way) for way in _of_source(source)]
+    found = [(left(way), way) for way in (*_of_source(source), *_of_grids(len(actual), source))]
     if actual.shape == expected.shape:
         grid = NO_CROPS if source.is_view else source.preset.grid(*source.page.size)
         ways = [_Way(f"the page is resized in {one.text}", source.page, grid, one) for one in LIGHTS]
@@ -152,6 +152,14 @@ def _of_source(source: Source) -> Iterator[_Way]:
         yield _Way("the view is of the page already stretched over its grid of crops", stretched, NO_CROPS)
     else:
         yield _Way("the crops are cut out of the view of the whole page", global_view(page, preset), grid)
+
+
+def _of_grids(crops: int, source: Source) -> Iterator[_Way]:
+    """Yield the page cut into as many crops as there are, by another grid."""
+    own = source.preset.grid(*source.page.size)
+    for grid in source.preset.tiling.grids if not source.is_view else ():
+        if grid != own and crop_count(grid) == crops:
+            yield _Way(f"the crops are those of a grid of {grid[0]} x {grid[1]}", source.page, grid)
 
 
 def _shrunk(source: Source, limit: int, method: str) -> _Way:

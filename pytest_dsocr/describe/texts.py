@@ -65,6 +65,8 @@ CHANGES: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "reversed": ("the characters are in the opposite order", lambda text: text[::-1]),
 }
 """Changes of a whole text without a parameter, the simplest first."""
+RULES = frozenset((*CHANGES, "as-one", "no-end", "ngrams", "tied", "penalised", "state", "other-page"))
+"""Kinds of descriptions of a text that say by which rule it was made; others may come from any stage."""
 KINDS = {"digit": "0-9", "capital": "A-Z", "small letter": "a-z", "line break": "\n", "blank": " "}
 """Kinds of characters that may all become one."""
 
@@ -203,7 +205,7 @@ def _repeated(text: str, period: int) -> int:
 
 def _anatomy(actual: str, expected: str) -> str:
     at, of = common(actual, expected), len(expected)
-    rest = max(len(actual), of) - at
-    where = f"up to {_quoted(expected, at)}; of the rest" if at else "of it"
-    head = f"the first {at:,} of {of:,} characters are right, {where}" if at else where
-    return f"{head} {min(1.0, _distance(actual, expected) / rest):.0%} differ"
+    differ = f"{min(1.0, _distance(actual, expected) / (max(len(actual), of) - at)):.0%} differ"
+    if not at:
+        return f"{differ}, from the first character on"
+    return f"the first {at:,} of {of:,} characters are right, up to {_quoted(expected, at)}; of the rest {differ}"

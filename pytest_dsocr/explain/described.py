@@ -32,8 +32,8 @@ from pytest_dsocr.describe.rounding import FORMS
 from pytest_dsocr.describe.tensors import describe_tensor, of_earlier
 from pytest_dsocr.describe.windows import describe_windows, has_windows, one_window
 from pytest_dsocr.describe.wiring import error_of
-from pytest_dsocr.explain.inside import POSITIONS, of_inside, of_other_block
-from pytest_dsocr.explain.mistake import Changes, blocks_of, home_of, model_of
+from pytest_dsocr.explain.inside import of_inside, of_other_block
+from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of, without_positions
 from pytest_dsocr.explain.parts import ComputedPart
 from pytest_dsocr.explain.recompute import Clean, Segment
 from pytest_dsocr.explain.search import distance
@@ -194,7 +194,8 @@ def _of_input(clean: Clean, name: TensorName, given: Tensor, right: Tensor, fron
         yield steps
         return
     if name.block == 0 and name.view and not any(one.explains for one in found):
-        positions = right - _without_positions(clean, name)
+        with without_positions(clean.engine, name.stage):
+            positions = right - Segment(clean, str(name), has_blocks=True).block_input
         added = given.to(right.device) - (right - positions)
         if positions.any():
             of_positions = [*_described(clean, name, added, positions, None)]
@@ -202,17 +203,6 @@ def _of_input(clean: Clean, name: TensorName, given: Tensor, right: Tensor, fron
                 yield from (replace(one, text=f"of the positions that are added, {one.text}") for one in of_positions)
                 return
     yield from found
-
-
-def _without_positions(clean: Clean, name: TensorName) -> Tensor:
-    """Return the right input of a stage's first block without positions."""
-    owner, attribute = home_of(clean.engine, name.stage)
-    assert owner is not None
-    with Changes() as changes:
-        for path, parameter in owner.named_parameters():
-            if POSITIONS in path and not path.startswith(attribute):
-                changes.weight(parameter, torch.zeros_like(parameter))
-        return Segment(clean, str(name), has_blocks=True).block_input
 
 
 def _of_weights(clean: Clean, name: TensorName, seen: Seen, own: Tensor) -> Description | None:

@@ -68,6 +68,8 @@ class Explainer:
         """Ids of the mistakes that give another text on one of them."""
         self._untried = 0
         """Number of mistakes that were not."""
+        self._places = 0
+        """Number of places on these pages that only the mistakes left explain."""
         of_setup = {name: getattr(setup, name) for name in ("checkpoint", "device", "dtype", "attention")}
         load = {"runtime": RUNTIME, "vendor": None, "command": "", **of_setup}
         self._client = Client(Path(sys.executable), load, time_limit_s + longest(budget_s), start_limit_s)
@@ -103,13 +105,14 @@ class Explainer:
         if not self.left and not goes_on:
             return None if question.page.is_right else self._earlier(question)
         known, done = self.left, tuple(self._done) if goes_on else None
-        answer = self._answer(asked := replace(question, others=others[:MOST_PAGES], only=known, done=done))
+        asked = replace(question, others=others[:MOST_PAGES], only=known, places=self._places, done=done)
+        answer = self._answer(asked)
         if isinstance(answer, Explanation):
             return answer
         missed = {*known} - {*answer.done}
         self._done = dict.fromkeys(one for one in (*self._done, *answer.done) if one not in missed)
         self._untried = (answer.untried if goes_on else self._untried) + len(missed)
-        self.left = answer.found
+        self.left, self._places = answer.found, answer.places or 0
         self._refuted = (self._refuted | {*answer.refuted}) - {*self.left}
         if known and not (self.left or missed):
             explanation: Explanation | None = sentence.of_refuted(question.what, len(self._pages))

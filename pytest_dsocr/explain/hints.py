@@ -62,14 +62,14 @@ def hint(
     """Return the things to check first, in words: no mistake that a search has refuted.
 
     If a search found mistakes and proved none, these are named. Otherwise a mistake that it did not compute is named
-    only if a measured symptom points at it. With a description there is no such guess.
+    only if a measured symptom points at it. With a description there is no such guess; with a text's cause no search.
     """
     scene = divergence.scene
     if Symptom.OTHER_SHAPE in scene.first.signs and scene.first.stage in TENSORS:
         return OF_SHAPE
-    if scene.first.stage == "text" and not scene.right("tokens"):
-        return _of_text_alone(scene)
     found = explanation.words[:MOST] if explanation else ()
+    if scene.first.stage == "text" and not scene.right("tokens"):
+        return "" if found or is_described else _of_text_alone(scene)
     if is_described and not found:
         return ""
     left = () if found else _likely(scene, family, explanation)
@@ -112,11 +112,11 @@ def _not_tried(untried: int) -> str:
 
 
 def _likely(scene: FailureContext, family: ModelSpec, explanation: Explanation | None) -> Sequence[Mistake]:
-    """Return the mistakes that fit best among those that are not refuted.
+    """Return the mistakes that fit best among those that were not tried.
 
     After a search, these are only mistakes that a symptom points at.
     """
-    refuted = explanation.refuted if explanation else frozenset[str]()
+    tried = explanation.refuted.union(explanation.mistakes) if explanation else frozenset[str]()
     stage, by = scene.first.stage, partial(_pointed, scene.first.stage, family)
     pointed, every = [*by(scene.first)], [*_of_stage(stage, family)]
     if stage in ("input_ids", "images_seq_mask") and scene.wrong("images_spatial_crop"):
@@ -125,7 +125,7 @@ def _likely(scene: FailureContext, family: ModelSpec, explanation: Explanation |
         pointed = [*by(scene.found.get("images_seq_mask")), *pointed]
     elif stage == "read":
         pointed += by(scene.found.get("text"))
-    pointed, every = ([one for one in of if one.id not in refuted] for of in (pointed, every))
+    pointed, every = ([one for one in of if one.id not in tried] for of in (pointed, every))
     pointed = [one for one in pointed if one.group != stage or _is_there(one, scene)]
     if explanation and not pointed:
         return []

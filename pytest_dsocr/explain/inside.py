@@ -18,15 +18,13 @@ from pytest_dsocr.describe.step import INSIDE, Change, EngineCall, InnerStep
 from pytest_dsocr.describe.windows import has_windows
 from pytest_dsocr.describe.wiring import error_of
 from pytest_dsocr.explain.inside_ways import ways_to_attend, ways_to_join, ways_to_pad, ways_to_place
-from pytest_dsocr.explain.mistake import Changes, blocks_of, home_of, model_of
+from pytest_dsocr.explain.mistake import Changes, blocks_of, home_of, model_of, without_positions
 from pytest_dsocr.explain.parts import ComputedPart
 from pytest_dsocr.explain.recompute import Clean, Stop, StopAtError
 from pytest_dsocr.layers.sam import SamBlock, join_windows, split_windows
 from pytest_dsocr.records.inside import InnerCall, Inside
 from pytest_dsocr.records.names import TensorName
 
-POSITIONS = "pos"
-"""Part of the names of parameters that are added as positions."""
 PROJECTIONS = ("proj", "out_proj", "o_proj")
 """Names of the layers that take attention's result."""
 BLOCK = ("the block's input", "the block's output")
@@ -112,18 +110,10 @@ class InnerEngine:
         """Return the positions that a step adds; None if it adds none."""
         if not (self.is_front and step.is_input):
             return None
-        with Changes() as changes:
-            before = self.again(step)
-            for one in self.tables():
-                changes.weight(one, torch.zeros_like(one))
-            positions = before - self.again(step)
+        positions = self.again(step)
+        with without_positions(self.clean.engine, self.name.stage):
+            positions = positions - self.again(step)
         return positions if positions.any() else None
-
-    def tables(self) -> list[Tensor]:
-        """Return the tables of absolute positions."""
-        _, attribute = home_of(self.clean.engine, self.name.stage)
-        of = self.root.named_parameters()
-        return [one for path, one in of if POSITIONS in path and f"{attribute}." not in path]
 
     def again(self, step: InnerStep) -> Tensor:
         """Compute a step's expected tensor again, from the subject's own tensors."""

@@ -21,7 +21,7 @@ from pytest_dsocr.describe.pair import share
 from pytest_dsocr.describe.step import EngineCall, InnerStep
 from pytest_dsocr.describe.tables import CHANGES, lines, squares
 from pytest_dsocr.explain.catalogue.resampling import cubic, resampled
-from pytest_dsocr.explain.mistake import Changes
+from pytest_dsocr.explain.mistake import Changes, tables_of
 from pytest_dsocr.layers.attention import repeat_heads
 from pytest_dsocr.layers.sam import SamAttention, SamBlock, join_windows, resize_grid, split_windows
 
@@ -63,7 +63,7 @@ def ways_to_pad(engine: InnerEngine, step: InnerStep, block: SamBlock) -> Ways:
 
 def ways_to_place(engine: InnerEngine, step: InnerStep) -> Ways:
     """Yield the input of the blocks with positions that are read, resized or added in other ways."""
-    positions, tables = engine.added(step), engine.tables()
+    positions, tables = engine.added(step), tables_of(engine.clean.engine, engine.name.stage)
     if positions is None or len(tables) != 1:
         return
     flat = tables[0].detach().float().cpu().flatten(0, -2)

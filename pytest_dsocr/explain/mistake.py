@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 from unittest.mock import patch
 
+import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.compare.verdict import Symptom
@@ -25,6 +26,8 @@ COARSE: Precision = "int4"
 """Format that changes numbers by more than rounding does."""
 ALL = "all"
 """Group of the mistakes in all blocks of vision and of the decoder."""
+POSITIONS = "pos"
+"""Part of the names of parameters that are added as positions."""
 NEVER_FILLED = "never-filled"
 """Kind of the mistakes that leave weights as they were allocated."""
 
@@ -81,6 +84,22 @@ def blocks_of(engine: Engine[Any], stage: str) -> list[Any]:
     """Return a stage's blocks."""
     owner, name = home_of(engine, stage)
     return [*getattr(owner, name)] if owner else []
+
+
+def tables_of(engine: Engine[Any], stage: str) -> list[Tensor]:
+    """Return a stage's tables of absolute positions."""
+    _, attribute = home_of(engine, stage)
+    of = model_of(engine).get_submodule(engine.family.stage[stage].module).named_parameters()
+    return [one for path, one in of if POSITIONS in path and f"{attribute}." not in path]
+
+
+@contextmanager
+def without_positions(engine: Engine[Any], stage: str) -> Iterator[None]:
+    """Set a stage's tables of absolute positions to zero for a while."""
+    with Changes() as changes:
+        for one in tables_of(engine, stage):
+            changes.weight(one, torch.zeros_like(one))
+        yield
 
 
 def image_places(mask: Tensor) -> tuple[int, int]:

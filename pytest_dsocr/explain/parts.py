@@ -93,7 +93,7 @@ class ComputedPart:
 def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor], places: Places | None = None) -> list[ComputedPart]:
     """Run a subject's vision and prompt, and return the parts that can be computed again.
 
-    These are its stages for each view. A subject with named modules also has its blocks, which come first.
+    These are its stages for each view. The blocks come first, if it has named modules or keeps their outputs.
 
     Args:
         asked: the subject.
@@ -107,7 +107,16 @@ def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor], places: Places
             asked.prefill(inputs, seams.get("vision_fusion"))
     image = image_places(inputs["images_seq_mask"])
     blocks = [ComputedPart(one.stage, one.name, one.gave, (one.given,), one.depth, image) for one in passes]
-    return [*blocks, *_stages(seams, inputs)]
+    return [*blocks, *_kept(asked.block_outputs, image), *_stages(seams, inputs)]
+
+
+def _kept(blocks: Mapping[str, Tensor], image: tuple[int, int]) -> Iterator[ComputedPart]:
+    """Yield the blocks that a subject without modules kept together with the one before, which is their input."""
+    for text, gave in blocks.items():
+        name = TensorName.parse(text)
+        given = blocks.get(str(name._replace(block=name.block - 1))) if name.block else None
+        if given is not None and given.shape == gave.shape:
+            yield ComputedPart(name.stage, text, gave, (given,), name.block, image)
 
 
 def _stages(seams: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Iterator[ComputedPart]:

@@ -77,6 +77,8 @@ class Question:
     """Pages that were read before; only for a text."""
     only: tuple[str, ...] = ()
     """Ids of the mistakes that explain ``others``; they are tried first."""
+    places: int = 0
+    """Number of places on ``others`` that only these mistakes explain."""
     done: tuple[str, ...] | None = ()
     """Ids of the mistakes that were tried on ``others``; None to try no new ones."""
 

@@ -22,7 +22,7 @@ NOT = "not "
 TIMES_NEARER = 100
 """Factor by which a mistake that explains must reduce the error."""
 SOMEWHAT_NEARER = 10
-"""Factor by which a mistake must reduce the error if another mistake is left."""
+"""Factor by which a mistake must reduce the error if another mistake is left: of an error above 1, to a tenth."""
 AS_NEAR = 3
 """Factor between errors that are not told apart: mistakes within it of the nearest are named as well."""
 EXACT = 1e-7
@@ -170,7 +170,7 @@ class Search:
                 single, found, least = found, paired, least_paired
                 every_pair = sum(bool(join(a, b) or join(b, a)) for (_, a), (_, b) in combinations(single, 2))
                 answer = replace(answer, unpaired=every_pair - len(paired))
-        if least > without / SOMEWHAT_NEARER or least == math.inf:
+        if least > min(without, 1.0) / SOMEWHAT_NEARER:
             return answer
         same = [one for apart, one in found if apart <= max(AS_NEAR * least, EXACT if least else 0.0)]
         ids, words, groups = zip(*((one.id, one.words, one.group) for one in same), strict=True)

@@ -9,13 +9,15 @@ from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.readings import REPEATED, STATE
 from pytest_dsocr.compare.seams import known_effects
+from pytest_dsocr.contract import GRID, ROWS
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.hints import FLAG
 from pytest_dsocr.explain.mistake import ALL
-from pytest_dsocr.explain.proof import MOST_ODDS, Evidence, odds_of_places, odds_of_tensor
+from pytest_dsocr.explain.proof import AGREEING, MOST_ODDS, UNTOLD, Evidence, odds_of_places, odds_of_tensor
 from pytest_dsocr.explain.question import BY_TEXT, Question
 from pytest_dsocr.explain.search import NOT, NextWrong, SearchResult
 from pytest_dsocr.models import VISION
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.names import ComparisonKind
 
 PARTS = {
@@ -28,7 +30,9 @@ PARTS = {
 REFUTED = "not by"
 """Start of an explanation that says: the mistakes that explain the earlier pages do not explain this one."""
 NOT_SEARCHED = "not searched"
-IN_PART = "in part: "
+OF_GRID = ".grid-"
+"""Part of the ids of rules for grids; one page shows a single grid, which other rules give as well."""
+IN_PART, BUT_NOT = "in part: ", ", but not "
 MOST_WORDS = 3
 """Largest number of equally good mistakes that are named."""
 
@@ -47,17 +51,23 @@ def of_search(question: Question, answer: SearchResult) -> Explanation | None:
     evidence, named = evidence_of(question, answer), f"with {_listed(answer.words, ', or ')}"
     if is_text:
         where = "the subject's text of every page so far" if question.others else "the subject's text"
-        text = (
-            f"{_of_chance(evidence, answer)}{_of_parts(answer)}{named}, the engine reproduces {where} (equal){untried}"
-        )
-        return _of_search(answer, text, what, evidence, pages=len(question.others) + 1)
+        places, pages = count(answer.places or 0, "independent difference"), len(question.others) + 1
+        if evidence.is_chance:
+            text = f"{UNTOLD}: {_several(question, answer)} gave {where}, with {places}{untried}"
+            return replace(_of_search(answer, text, what, evidence, pages=pages), words=())
+        text = f"{_of_parts(answer)}{named}, the engine reproduces {where} (equal, with {places}){untried}"
+        return _of_search(answer, text, what, evidence, pages=pages)
     apart = "equal" if answer.error == 0 else f"{answer.error:.0e} apart"
     without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
     reached = f"the subject's {what} ({apart}{without})"
     if not answer.explained:
         return _of_search(answer, f"{IN_PART}{named}, the engine comes nearer to {reached}", what)
+    if what in (*ROWS, GRID) and len(answer.found) > MOST_WORDS:
+        text = f"{UNTOLD}: {_several(question, answer)} gave {reached}{_behind(answer)}{untried}"
+        return replace(_of_search(answer, text, what, evidence), words=())
     text = f"{named}, the engine reproduces {reached}{_behind(answer)}{untried}"
-    return _of_search(answer, text, what, evidence)
+    found = _of_search(answer, text, what, evidence)
+    return replace(found, words=()) if answer.beyond.startswith(NOT) else found
 
 
 def _of_search(
@@ -68,14 +78,20 @@ def _of_search(
     return Explanation(text, what, answer.found, answer.words, refuted, answer.untried, is_whole, is_proven, pages)
 
 
-def beside(explanation: Explanation | None, relations: Iterable[Description]) -> Explanation | None:
-    """Return the explanation without mistakes that only come nearer, if a relation says how the values differ."""
-    is_part = explanation is not None and explanation.text.startswith(IN_PART)
-    if explanation is None or not is_part or not any(one.says_how for one in relations):
+def beside(
+    explanation: Explanation | None, relations: Iterable[Description], *, is_only: bool = True
+) -> Explanation | None:
+    """Return the explanation without mistakes that leave a difference, if a relation says how the values differ.
+
+    Mistakes that only come nearer are left out. Mistakes that contradict the next tensors need another cause to stay.
+    """
+    if explanation is None or not any(one.says_how for one in relations):
+        return explanation
+    if not explanation.text.startswith(IN_PART) and not (is_only and BUT_NOT in explanation.text):
         return explanation
     refuted = explanation.refuted.union(explanation.mistakes)
     text = _by_none(len(refuted), explanation.what)
-    return replace(explanation, text=text, mistakes=(), words=(), refuted=refuted)
+    return replace(explanation, text=text, mistakes=(), words=(), refuted=refuted, is_whole=False)
 
 
 def of_further(question: Question, found: Iterable[NextWrong], first: Explanation | None) -> Iterator[Explanation]:
@@ -143,14 +159,25 @@ def evidence_of(question: Question, answer: SearchResult) -> Evidence:
     from pytest_dsocr.explain.catalogue import twins
 
     by_text, before = question.what in BY_TEXT, question.done or ()
-    odds = odds_of_tensor(answer.error, question.ordinary)
+    odds, is_chance = odds_of_tensor(answer.error, question.ordinary), False
     if answer.places is not None:
-        odds = odds_of_places(answer.places, len({*before, *answer.done}))
+        odds = odds_of_places(answer.places, number := _tried(question, answer))
+        is_open = question.level < Level.STAGES  # with right stages, only rules of the text itself are left
+        is_chance = is_open and odds_of_places(answer.places, number, AGREEING) > MOST_ODDS
     tried = {*answer.done, *(before if by_text else ())}
     unseen = len({other for one in answer.found for other in twins(one, by_text=by_text)} - tried)
-    return Evidence(
-        answer.untried + answer.unpaired + unseen, len(answer.found), 1.0 if answer.beyond.startswith(NOT) else odds
-    )
+    is_of_grid = any(OF_GRID in one for one in answer.found)
+    odds = 1.0 if is_of_grid or answer.beyond.startswith(NOT) else odds
+    return Evidence(answer.untried + answer.unpaired + unseen, len(answer.found), odds, is_chance)
+
+
+def _tried(question: Question, answer: SearchResult) -> int:
+    """Return the number of mistakes that were tried on the pages so far."""
+    return len({*(question.done or ()), *answer.done})
+
+
+def _several(question: Question, answer: SearchResult) -> str:
+    return f"{len(answer.found)} of {count(_tried(question, answer), 'known mistake')} tried"
 
 
 def _by_none(tried: int, what: str) -> str:
@@ -167,15 +194,9 @@ def _of_parts(answer: SearchResult) -> str:
     return f"by one of {len(answer.found)} mistakes, {of_parts}: "
 
 
-def _of_chance(evidence: Evidence, answer: SearchResult) -> str:
-    if evidence.odds <= MOST_ODDS:
-        return ""
-    return f"perhaps by chance, as the texts differ from the right ones in {count(answer.places or 0, 'place')} only: "
-
-
 def _behind(answer: SearchResult) -> str:
     if answer.beyond.startswith(NOT):
-        return f", but not {answer.beyond.removeprefix(NOT)}"
+        return f"{BUT_NOT}{answer.beyond.removeprefix(NOT)}"
     return f", and also {answer.beyond}" if answer.beyond else ""
 
 

@@ -4,8 +4,10 @@ It follows the subject's tokens in one pass. Several mistakes may give the same 
 every page.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
 from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any
@@ -35,6 +37,7 @@ from pytest_dsocr.reference.protocol import unpack_case
 
 INPUTS = ("pixels", "prompt")
 SOON = ("text", "read")
+WORD = re.compile(r"\s+|\S+")
 
 
 def explain_texts(engine: Engine[Any], search: Search) -> SearchResult:
@@ -52,7 +55,15 @@ def explain_texts(engine: Engine[Any], search: Search) -> SearchResult:
 
     every = of_text(question.level, engine.family, of_one_block(engine))
     answer = search.among(sorted(every, key=lambda one: crops_alone and not one.needs_crops), measure, without, 0.0)
-    return replace(answer, places=sum(page.places for page in pages)) if answer.found else answer
+    if not answer.found:
+        return answer
+
+    def places(name: str) -> int:
+        if name in question.only:
+            return pages[0].places(name) + question.places
+        return sum(page.places(name) for page in pages)
+
+    return replace(answer, places=min(map(places, answer.found)))
 
 
 def of_text(level: int, family: ModelSpec, more: Iterable[Mistake] = ()) -> Sequence[Mistake]:
@@ -130,6 +141,8 @@ class TextPage:
         both = zip(self.ids, [*blanks, *encode(self.right)], strict=False)
         self.apart = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
         """Index of the first token at which the subject's text leaves the reference's."""
+        self.said: dict[str, list[int]] = {}
+        """Tokens of the subject's text, by the mistake under which the engine reads them."""
 
     @cached_property
     def clean(self) -> Clean:
@@ -145,22 +158,32 @@ class TextPage:
     def is_witness(self) -> bool:
         """Whether the page tells mistakes apart; a right page that the engine reads differently does not."""
         by = reading(self.engine.family, {})
-        return not self.read.is_right or self._reads(self.clean.inputs, copied(self.state), by, stepped=False)
+        return not self.read.is_right or bool(self._reads(self.clean.inputs, copied(self.state), by, stepped=False))
 
-    @property
-    def places(self) -> int:
-        """Number of places where the engine would choose another token than the subject, by more than a tie."""
+    def places(self, name: str) -> int:
+        """Return the number of places where only a mistake that gives the text explains it.
+
+        These are the tokens that the engine alone would not choose, even by a tie; those before and after the text,
+        which it does not show, are one. For another form of the right text they are the words that it changes.
+        """
         if self.read.is_right:
             return 0
-        prompt, limits = self.clean.inputs.input_ids[0].tolist(), tolerances(str(self.engine.model.dtype)[6:])
-        ban, found = self.engine.policy.ban(prompt), 0
-        for logits, token in zip((self.state.logits, *self.known), self.ids, strict=False):
-            own = logits[0].double()
+        if name not in self.said:
+            before, after = (WORD.findall(text) for text in (self.right, self.read.text))
+            changes = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+            return sum(kind != "equal" for kind, *_ in changes)
+        said, limits = self.said[name], tolerances(str(self.engine.model.dtype)[6:])
+        logits = self.known if said == self.ids[: len(said)] else self._along(said)
+        ban, found = self.engine.policy.ban(self.clean.inputs.input_ids[0].tolist()), list[int]()
+        for k, (of_step, token) in enumerate(zip((self.state.logits, *logits), said, strict=False)):
+            own = of_step[0].double()
             own[[one for one in ban.banned() if one != token]] = -torch.inf
             best = float(own.max())
-            found += best - float(own[token]) > limits.ties * limits.ulp(best)
+            found += [k] if best - float(own[token]) > limits.ties * limits.ulp(best) else []
             ban.push(token)
-        return found
+        shown = [k for k, token in enumerate(said) if clean_output(self.engine.tokenizer.decode([token]))]
+        inside = [k for k in found if shown and shown[0] <= k <= shown[-1]]
+        return len(inside) + (len(inside) < len(found))
 
     def gives(self, one: Mistake) -> bool:
         """Return whether the engine with a mistake reads the subject's text."""
@@ -174,13 +197,22 @@ class TextPage:
             of_loop = one.group == "read"
             by, prefilled = reading(self.engine.family, one.how if of_loop else {}), self.prefilled(one, changes)
             known = self.known if of_loop and self.is_wide and not (by.blind or by.redecoded) else ()
-            return self._reads(*prefilled, by, known, stepped=one.stepwise) if prefilled else self.read.is_right
+            if not prefilled:
+                return self.read.is_right
+            said = self._reads(*prefilled, by, known, stepped=one.stepwise)
+        if said:
+            self.said[one.id] = said
+        return bool(said)
 
     @cached_property
     def known(self) -> Sequence[Tensor]:
-        """Logits of the engine after each of the subject's tokens."""
-        state, along = copied(self.state), Along(self.engine.pipeline, self.ids, self.apart)
-        for token in self.ids[: self.case.max_new_tokens]:
+        """Logits of the engine after each token of the subject's text, if it is encoded again."""
+        return self._along(self.ids[: self.case.max_new_tokens])
+
+    def _along(self, ids: Sequence[int]) -> Sequence[Tensor]:
+        """Return the logits of the engine after each of these tokens."""
+        state, along = copied(self.state), Along(self.engine.pipeline, ids, self.apart)
+        for token in ids:
             along.decode_step(state, [token])
         return along.logits
 
@@ -237,8 +269,8 @@ class TextPage:
 
     def _reads(
         self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, known: Sequence[Tensor] = (), *, stepped: bool
-    ) -> bool:
-        """Return whether the engine reads the subject's text; stop at the first difference."""
+    ) -> list[int]:
+        """Return the tokens by which the engine reads the subject's text; empty at the first difference."""
         tokenizer, eos, most = self.engine.tokenizer, self.engine.policy.eos_id, self.case.max_new_tokens
         stepped = stepped or not self.is_wide
         model: Any = self.engine.pipeline if stepped else Along(self.engine.pipeline, self.ids, self.apart, known)
@@ -248,8 +280,8 @@ class TextPage:
             said.append(token)
             text = text if is_along else clean_output(tokenizer.decode(said))
             if token != eos and not self.read.text.startswith(text.rstrip("\N{REPLACEMENT CHARACTER}")):
-                return False  # the last character may be incomplete
-        return clean_output(tokenizer.decode(said)) == self.read.text
+                return []  # the last character may be incomplete
+        return said if clean_output(tokenizer.decode(said)) == self.read.text else []
 
 
 def _scatter(embeds: Tensor, mask: Tensor, features: Tensor, _: int) -> Tensor:

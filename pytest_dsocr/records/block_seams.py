@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
@@ -170,7 +170,10 @@ def _hooked(
         yield
 
 
-def in_stage_order(seams: Mapping[str, Seam]) -> dict[str, Seam]:
+T = TypeVar("T")
+
+
+def in_stage_order(seams: Mapping[str, T]) -> dict[str, T]:
     """Sort seams in the order of computation: a stage's blocks, then its output; unknown names come last."""
     return dict(sorted(seams.items(), key=lambda item: _place(TensorName.parse(item[0]))))
 

@@ -11,6 +11,7 @@ from pytest_dsocr.compare.divergence import is_cut, of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.explain.hints import agreed
+from pytest_dsocr.explain.proof import UNTOLD
 from pytest_dsocr.models import VISION
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName
@@ -109,7 +110,7 @@ def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> lis
         keys: list[CauseKey] = [("mistake", name) for name in first.mistakes if proven]
         named = _named_by(first, proven) if stands else ""
         cause = known(keys, what, named or _hint(what, first, broken, cases), proven)
-        cause.cases += dict.fromkeys((first.id, *(case.id for case in broken)))
+        cause.cases += dict.fromkeys(case.id for case in (first, *broken) if case in broken)
         cause.described = cause.described or _described(what, first, broken)
         cause.at |= Counter(case.first_wrong or what for case in cases if case.id in cause.cases)
         cause.further = max((cause.further, *(case.further for case in (first, *broken))), key=len)
@@ -175,9 +176,8 @@ def _explained(broken: Sequence[CaseResult], cases: Sequence[CaseResult]) -> tup
 def _named_by(case: CaseResult, proven: bool) -> str:
     """Return the explanation of a case, with "perhaps" unless it is proven; empty if it names no mistake."""
     said = case.explained or ""
-    if proven:
-        return said
-    return f"perhaps {said.removeprefix('perhaps ')}" if case.mistakes or (said and case.readings) else ""
+    is_named = not said.startswith(UNTOLD) and (case.mistakes or (said and case.readings))
+    return said if proven else f"perhaps {said}" if is_named else ""
 
 
 def _described(what: str, first: CaseResult, broken: Sequence[CaseResult]) -> str:

@@ -149,9 +149,10 @@ class TestFailure:
 
     @property
     def _is_explained(self) -> bool:
-        """Whether the cause is proven, or a description explains the values; edits of a text explain nothing."""
+        """Whether nothing is left to check: a cause is known, or a description explains more than edits of a text."""
         is_text = self.divergence is not None and self.divergence.first.what in TOLD_WHOLE
-        return self.is_proven or (self.described is not None and self.described.explains and not is_text)
+        is_described = self.described is not None and self.described.explains and not is_text
+        return self.is_proven or is_described or not self.checks
 
     @property
     def _is_exact(self) -> bool:

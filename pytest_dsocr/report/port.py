@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from pytest_dsocr.base.words import entry, fit, listed, plain
 from pytest_dsocr.compare.verdict import Reason, Verdict
-from pytest_dsocr.contract import PIXELS
+from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.models.spec import DECODE, FUSION, PREFILL, PREPROCESS, TOKENIZER, ModelSpec, Stage
+from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.goldens import anchors_file
 from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
@@ -59,6 +60,8 @@ class PortWork(Struct, frozen=True, kw_only=True):
     method: str = ""
     vendor: list[str] = []
     """The vendor's module, then symbols and their lines in each of the vendor's files."""
+    alone: str = ""
+    """Command that runs the failing test alone, if it is of no case."""
 
 
 def next_work(
@@ -80,7 +83,7 @@ def next_work(
     for stage in stages:
         for case in result.cases:
             if state := _state_of(stage, case):
-                found, why = [*_found(stage, case, state)], [*_why(case, state)]
+                found, why = [*_found(stage, case, state)], [*_why(stage, case, state)]
                 work = PortWork(stage=stage.name, state=state, right=right, found=found, why=why, case=case.id)
                 return _with_interface(work, stage, family, kinds, case.shapes["reference"] or {})
         right.append(stage.name)
@@ -93,21 +96,26 @@ def _of_tests(
     """Return what the other suites found: the cause that comes first in the order of the data."""
     ranked = []
     for cause, test in by_first(result.causes, result.tests):
-        stage = family.stage.get(stage_of(cause.what, ""))
+        what = cause.what or next((one.what for one in test.comparisons if not one.passes), "")
+        stage = family.stage.get(stage_of(what, ""))
         if stage is None or stage in stages:
             ranked.append((family.stages.index(stage) if stage else len(family.stages), cause, test, stage))
     if not ranked:
         return None
     _, cause, test, stage = min(ranked, key=lambda one: one[0])
     right = right[: right.index(stage.name)] if stage and stage.name in right else right
-    found = [f"{test.nodeid.rpartition('/')[2]}: {test.why}"]
-    found += [f"{one.what}: {one.measured}" for one in test.comparisons if not one.passes]
-    found += [line for one in test.comparisons if not one.passes for line in one.details]
+    failing = [one for one in test.comparisons if not one.passes]
+    measured = [f"{one.what}: {one.measured}" for one in failing]
+    nodeid = test.nodeid.rpartition("/")[2]
+    found = [nodeid if test.why in measured else f"{nodeid}: {test.why}", *measured]
+    found += [line for one in failing for line in one.details]
     state: PortState = "machine" if test.ended_as == "infrastructure" else "raised" if test.fault else "wrong"
     why = [f"cause: {cause.said}"] if cause.said and cause.said != test.why else []
     name = (test.fault and test.fault.stage) or "load" if not result.cases else "all stages together"
-    work = PortWork(stage=stage.name if stage else name, state=state, right=right, found=found, why=why)
-    return _with_interface(work, stage, family, kinds, {}) if stage else work
+    name, alone = stage.name if stage else name, test.rerun or ""
+    work = PortWork(stage=name, state=state, right=right, found=found, why=why, alone=alone)
+    inputs = next((case.shapes["reference"] for case in result.cases), None) or {}
+    return _with_interface(work, stage, family, kinds, inputs) if stage else work
 
 
 def offered(stage: Stage) -> list[str]:
@@ -139,7 +147,9 @@ def _found(stage: Stage, case: CaseResult, state: PortState) -> Iterator[str]:
     made = _of(stage, case)
     if state == "missing":
         absent = (Reason.NOT_OFFERED, Reason.NOT_GIVEN, Reason.LOST)
-        yield listed([one.what for one in made if one.reason in absent]) or "some of its steps"
+        names = [one.what for one in made if one.reason in absent]
+        steps = f"{case.tokens['subject'] or 0} of {case.tokens['reference']} steps"
+        yield listed([one for one in names if one in offered(stage)] or names) or steps
         return
     if state == "raised" and case.fault:
         yield case.fault.why.partition("; see the error")[0]
@@ -150,7 +160,7 @@ def _found(stage: Stage, case: CaseResult, state: PortState) -> Iterator[str]:
     yield from (f"{one.what}: {one.measured}" for one in failing[1:])
 
 
-def _why(case: CaseResult, state: PortState) -> Iterator[str]:
+def _why(stage: Stage, case: CaseResult, state: PortState) -> Iterator[str]:
     if state != "wrong":
         return
     if case.explained:
@@ -159,6 +169,10 @@ def _why(case: CaseResult, state: PortState) -> Iterator[str]:
         yield f"measured: {case.described.text}"
     if case.cause and not case.proven and case.cause not in (case.explained or ""):
         yield f"check: {case.cause}"
+    is_whole = case.first_wrong is not None and TensorName.parse(case.first_wrong).block is None
+    if stage.blocks and is_whole and not case.mistakes:
+        name = [stage.name, *stage.seams][-1]
+        yield f"check: which block is wrong first: offer module (L3), or write {name}.0 and so on for dump:"
     yield from (f"also wrong: {one.what}: {one.said}" for one in case.further)
     yield from (f"found: {one}" for one in case.findings if not case.further)
 
@@ -178,7 +192,7 @@ def _with_interface(
 
     before = {one.name: one for one in family.stages}
     seams = [seam for name in stage.takes if name in before for seam in before[name].seams]
-    fed = {FUSION: family.of_views[-1].seams, PREFILL: ("input_ids", "images_seq_mask", FUSION)}.get(stage.name, seams)
+    fed = {FUSION: (GRID, *family.of_views[-1].seams), PREFILL: (*ROWS, FUSION)}.get(stage.name, seams)
     module = [f"{stage.module} (its blocks: {stage.blocks})" if stage.blocks else stage.module] if stage.module else []
     method = METHODS.get(stage.name, "vision")
     if stage.kind == "view":
@@ -193,9 +207,13 @@ def _with_interface(
 
 
 def _places(stage: Stage, family: ModelSpec) -> Iterator[str]:
-    """Yield the vendor's files that compute a stage, each with its symbols and their lines."""
+    """Yield the vendor's files that compute a stage, each with its symbols and their lines.
+
+    The features that a stage takes of several others are joined where the views are.
+    """
     symbols, by_file = read_json(anchors_file(family), family).symbols, dict[str, list[str]]()
-    for name in family.vendor.contract.get(stage.name, ()):
+    joins = family.vendor.contract[FUSION] if stage.kind == "view" and len(stage.takes) > 1 else ()
+    for name in (*family.vendor.contract.get(stage.name, ()), *joins):
         if name in symbols:
             by_file.setdefault(symbols[name].file, []).append(f"{name} {symbols[name].line}")
     yield from (f"{file}: {', '.join(names)}" for file, names in by_file.items())
@@ -207,7 +225,8 @@ def lines(work: PortWork, log: str, again: str) -> Iterator[str]:
     yield from entry("right", ", ".join(work.right) or "nothing yet", 2)
     if work.case:
         yield f"{'case':<16}{work.case}"
-    last = [f"{'log':<16}{log}", f"{'again':<16}{plain(again)}"]  # never broken, as it is to be copied
+    alone = [f"{'alone':<16}{plain(work.alone)}"] if work.alone else []
+    last = [f"{'log':<16}{log}", *alone, f"{'again':<16}{plain(again)}"]  # never broken, as it is to be copied
     parts = chain(
         chain.from_iterable(entry("found" if not k else "", fit(one, 400)) for k, one in enumerate(work.found[:8])),
         chain.from_iterable(

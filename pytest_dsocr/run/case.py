@@ -145,7 +145,7 @@ def run_case(
         reproduce(report, config.out)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, described=relations))
         further = further_causes(report, subject, resources)
-        explanation = sentence.beside(explanation, relations.values())
+        explanation = sentence.beside(explanation, relations.values(), is_only=not further)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, further=further))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None

@@ -70,7 +70,8 @@ def _of_ids(report: CaseReport, vocabulary: Vocabulary) -> Iterator[Description]
     own, other = actual.prompt_ids, expected.prompt_ids
     is_other_count = own.count(image) != other.count(image) and _without(own, image) == _without(other, image)
     if is_other_count and len(expected.images_spatial_crop) == 1:
-        yield from of_counts(own.count(image), report.case.preset, expected.images_spatial_crop[0])
+        grids = actual.images_spatial_crop[0] if actual.images_spatial_crop else None, expected.images_spatial_crop[0]
+        yield from of_counts(own.count(image), report.case.preset, grids[1], grids[0])
     yield from of_ids(own, other, vocabulary)
 
 

@@ -1,15 +1,7 @@
-"""Describe the first wrong tensor or step of a case: run the broken stage once more, and measure the difference."""
+"""Describe the first wrong tensor of a case: run the subject's broken stage once more, and measure the difference."""
 
-from collections.abc import Sequence
-
-import torch
-from torch import OutOfMemoryError, Tensor
-
-from pytest_dsocr.base.errors import MachineError
 from pytest_dsocr.compare.case import CaseReport
-from pytest_dsocr.compare.tokens import logit_errors
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
-from pytest_dsocr.describe.cache import describe_steps, rows_of
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.parts import inputs_of
@@ -17,25 +9,22 @@ from pytest_dsocr.explain.question import BY_TEXT
 from pytest_dsocr.models import STAGES
 from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.block_seams import watch_passes
-from pytest_dsocr.records.config import Level, NotOfferedError, SubjectFaultError
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.inside import Inside, watch_back, watch_front, watch_inside
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.passes import places_of
 from pytest_dsocr.records.subject_result import SubjectResult
 from pytest_dsocr.run.described import described
+from pytest_dsocr.run.described_steps import describe_logits, shown
 from pytest_dsocr.run.resources import RunResources
-from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.forced_steps import without_padding
-from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import TextSubject
 
 OF_EFFECTS = ("goes-on", "edited")
 """Kinds of descriptions of a text that a rule for choosing tokens may stand behind."""
 MOST_EARLIER = 2
 """Number of earlier pages that are looked for in a wrong tensor."""
-MOST_AFTER = 64
-"""Number of steps after the first wrong one that fill the cache."""
 
 
 def descriptions(report: CaseReport, subject: TextSubject, resources: RunResources) -> dict[str, Description]:
@@ -50,7 +39,7 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
         found = {what: of_choices[0]} if of_choices else found
     if found:
         return found
-    if what == "logits" and what not in resources.described_stages:
+    if what == "logits" and not report.divergence.begins and what not in resources.described_stages:
         resources.described_stages.add(what)
         of_steps = describe_logits(report, subject, resources)
         return {what: of_steps} if of_steps else {}
@@ -82,14 +71,7 @@ def describe_tensor(
     """Return the descriptions of a tensor; if ``alone``, without those of its input."""
     if not _is_known(what, report):
         return ()
-    try:
-        with torch.no_grad():
-            seen = _seen(what, subject, report)
-    except NotOfferedError:
-        return ()
-    except (SubjectFaultError, MachineError, OutOfMemoryError) as error:
-        current().note(f"{what} of {report.case.id} is not described: {str(error).splitlines()[0]}")
-        return ()
+    seen = shown(f"{what} of {report.case.id}", lambda: _seen(what, subject, report))
     earlier = [one for one in resources.read[-MOST_EARLIER:] if one != report.case and not one.is_several]
     return resources.explainer.describe(report, seen._replace(alone=alone), earlier) if seen else ()
 
@@ -133,10 +115,14 @@ def _inside_stage(name: TensorName, asked: CheckedSubject, report: CaseReport) -
 
 
 def _of_block(name: TensorName, asked: CheckedSubject, report: CaseReport) -> Seen | None:
-    """Run vision or the prompt once more, and return input and output of one block."""
+    """Run vision or the prompt once more, and return input and output of one block, if the subject shows them."""
     answer: SubjectResult = report.exchange.answer
     inputs, vision = answer.input_tensors or {}, answer.vision_tensors or {}
     assert name.block is not None
+    if asked.level < Level.MODULES:
+        asked.vision(inputs, partial=True)
+        kept, given_by = asked.block_outputs, str(name._replace(block=name.block - 1))
+        return Seen(str(name), kept[str(name)].cpu(), tuple(kept[one].cpu() for one in (given_by,) if one in kept))
     block = name.stage, name.block
     places = places_of(report.exchange.expected.seams, inputs) or {}
     find, stages = asked.subject.module, {stage.name: stage for stage in STAGES}
@@ -156,33 +142,3 @@ def _of_block(name: TensorName, asked: CheckedSubject, report: CaseReport) -> Se
     inside = next((one for one in calls if one.gave.equal(gave[:1]) and one.given.equal(given[:1])), Inside())
     before = next((one for one in front if one.gave.equal(given[:1])), Inside())
     return Seen(str(name), gave, (given,), inside=inside, front=before)
-
-
-def describe_logits(report: CaseReport, subject: TextSubject, resources: RunResources) -> Description | None:
-    """Return which slots of the cache differ, or which steps; None if neither is known."""
-    answer, expected = report.exchange.answer, report.exchange.expected
-    errors, allowed = logit_errors(answer.forced or (), expected.steps), report.limits.logits
-    first = next((k for k, one in enumerate(errors) if not one <= allowed), 0)
-    if not first or answer.input_tensors is None or not resources.explainer.budget_s:
-        return None
-    tokens = expected.token_ids[: min(first + MOST_AFTER, len(errors) - 1)]
-    of_cache = None
-    try:
-        with torch.no_grad():
-            of_cache = resources.explainer.describe_cache(report, tokens, _kept(report, subject, tokens))
-    except NotOfferedError:
-        pass
-    except (SubjectFaultError, MachineError, OutOfMemoryError) as error:
-        current().note(f"the cache of {report.case.id} is not described: {str(error).splitlines()[0]}")
-    if of_cache is not None and of_cache.explains:
-        return of_cache
-    return describe_steps(errors, allowed, of_cache is not None)
-
-
-def _kept(report: CaseReport, subject: TextSubject, tokens: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
-    """Return the subject's keys and values of each layer ``[S, C]``, after these tokens."""
-    answer, asked = report.exchange.answer, CheckedSubject(subject)
-    state, _ = asked.prefill(answer.input_tensors or {}, (answer.vision_tensors or {}).get(FUSION))
-    for token in tokens:
-        asked.step(state, token)
-    return [(rows_of(keys).cpu(), rows_of(values).cpu()) for keys, values in KvProbe(state).layers]

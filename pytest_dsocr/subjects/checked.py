@@ -177,6 +177,11 @@ class CheckedSubject:
         """Names of the last inputs and results that are not the subject's own work."""
         return self._own("tokenizer", "not_offered", frozenset(), lambda given: frozenset(to_builtin(tuple(given))))
 
+    @property
+    def block_outputs(self) -> dict[str, Tensor]:
+        """Outputs of blocks that an adapter without modules kept of the last page, by name, such as ``prefill/0``."""
+        return self._own("vision", "block_outputs", {}, lambda given: own_tensors("vision", "block_outputs", given))
+
     def announce(self, case: Case, token_ids: Sequence[int]) -> None:
         """Announce the next case and the tokens of its steps to a subject that has ``announce``."""
         if self._has("tokenizer", "announce"):

@@ -135,7 +135,8 @@ class _Following:
         self.learn(promised=self.asked.promised)
         with self._watched(inputs):
             vision = self.asked.vision(inputs, partial=True)
-            self._see("vision", vision)
+            blocks = self.asked.block_outputs
+            self._see("vision", {**{name: blocks[name] for name in blocks.keys() & self.expected.seams}, **vision})
             self.learn(vision_tensors=vision)
             self.left.remove("vision")
             state, logits = self.asked.prefill(inputs, vision.get("vision_fusion"))

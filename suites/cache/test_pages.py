@@ -28,7 +28,8 @@ AFTER_ANOTHER = "the text before another page was read"
 def alike(text: str) -> str:
     """Return the reason that pages with one text are not compared."""
     said = f"the text {quoted(text, 40)}" if text else "no text"
-    return f"each page gives {said}, which cannot show a mistake; name pages that differ (--dsocr-pages)"
+    otherwise = "if it is wrong, fix that first; if it is right, name pages with other texts (--dsocr-pages)"
+    return f"each page gives {said}, which shows nothing here; {otherwise}"
 
 
 @pytest.mark.dsocr_level("L2")

@@ -84,7 +84,7 @@ def test_crops_that_sum_to_zero_are_seen(
     inputs = checked.inputs(make_case(write_page("halves", tmp_path), "markdown", "gundam", family=family))
     expected = int(inputs["images_seq_mask"].sum())
     fused = _unless_refused(checked, inputs)
-    why = "a feature for each image token, even if all crops together sum to zero"
+    why = "a feature for each image token: the vendor's code takes crops that sum to zero for none, and raises"
     found = expected if fused is None else len(fused)
     dsocr_check([as_expected("vision_fusion/crops of sum zero", found, expected, why)])
 

@@ -4,7 +4,7 @@ The words are cut out of the shipped pages in black and white. The pages are the
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -131,8 +131,8 @@ class OddPage(NamedTuple):
     """Page to be read with the prompt for free OCR."""
 
     draw: Callable[[], Image.Image]
-    check: str
-    """Hint if the subject reads another text."""
+    checks: tuple[str, ...]
+    """Things to check if the subject reads another text here, and on no page without them."""
     preset: str = "tiny"
     suffix: str = "png"
 
@@ -145,31 +145,40 @@ class OddPage(NamedTuple):
 
 def cut(check: str, *placed: Any) -> OddPage:
     """Return a page in Gundam whose text changes with its crops."""
-    return OddPage(lambda: plain(*placed), check, "gundam")
+    return OddPage(lambda: plain(*placed), (check,), "gundam")
 
 
+COLOURS = "that a palette is made RGB, and its transparency dropped"
 RGB_FIRST = "that a page of two levels or with a palette is made RGB before it is resized"
 LATER = "that the later of two equally near grids is chosen if the page covers more than half of its area"
 ODD_PAGES: Mapping[str, OddPage] = {
-    "plain": OddPage(plain, ""),
-    "turned": OddPage(turned, "EXIF orientation, a palette's transparency, and squashing into a small view"),
-    "transparent": OddPage(transparent, "that alpha is dropped and not blended"),
-    "16_bit": OddPage(lambda: Image.fromarray(two_texts(65535, 300)), "that levels are clipped at 255 and not scaled"),
-    "cmyk": OddPage(cmyk, "that CMYK is converted as Pillow does it and not inverted", suffix="tif"),
-    "with_profile": OddPage(with_profile, "that no ICC profile is applied"),
-    "repeated": OddPage(repeated, "that no_repeat_ngram_size is 20 and counts prompt and output"),
+    "plain": OddPage(plain, ()),
+    "turned": OddPage(turned, ("EXIF orientation", COLOURS, "squashing into a small view")),
+    "transparent": OddPage(transparent, ("that alpha is dropped and not blended",)),
+    "16_bit": OddPage(
+        lambda: Image.fromarray(two_texts(65535, 300)), ("that levels are clipped at 255 and not scaled",)
+    ),
+    "cmyk": OddPage(cmyk, ("that CMYK is converted as Pillow does it and not inverted",), suffix="tif"),
+    "with_profile": OddPage(with_profile, ("that no ICC profile is applied",)),
+    "repeated": OddPage(repeated, ("that no_repeat_ngram_size is 20 and counts prompt and output",)),
     "exactly_640": cut("that a page is not cut if no side is longer than a crop's", "Castle With", 10, 40, 640, 640),
     "641_wide": cut("that a page is cut only if one side is longer than a crop's", "Random", 10, 40, 641, 320, 2),
     "tie": cut(LATER, "Castle With", 10, 40, 1240, 496, 2),
     "near_square": cut("that a page that is cut has two crops at least", "Castle With", 200, 300, 720, 720, 2),
     "large_jpeg": OddPage(
-        lambda: plain("July", 400, 800, 2104, 2104, 8), "that a JPEG is decoded at its full size", "gundam", "jpg"
+        lambda: plain("July", 400, 800, 2104, 2104, 8), ("that a JPEG is decoded at its full size",), "gundam", "jpg"
     ),
-    "1_bit": OddPage(lambda: Image.fromarray(on_every_second()), RGB_FIRST),
-    "palette": OddPage(with_palette, RGB_FIRST),
+    "1_bit": OddPage(lambda: Image.fromarray(on_every_second()), (RGB_FIRST,)),
+    "palette": OddPage(with_palette, (RGB_FIRST, COLOURS)),
     "small": OddPage(
-        lambda: plain("Random", 4, 20, 200, 300), "that a page below 320 px is enlarged once, by a bicubic filter"
+        lambda: plain("Random", 4, 20, 200, 300), ("that a page below 320 px is enlarged once, by a bicubic filter",)
     ),
     "between_grids": cut("the nearest grid by width over height", "Is South Weather", 445, 466, 1398, 560),
 }
 """All odd pages; ``odd-pages.json`` records the text that the vendor's code reads on each."""
+
+
+def shared_checks(wrong: Iterable[str]) -> list[str]:
+    """Return what all wrong odd pages have in common: anything else leaves one of them open."""
+    first, *others = ([*ODD_PAGES[name].checks] for name in wrong)
+    return [one for one in first if all(one in other for other in others)]

@@ -5,17 +5,26 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.plugin.config import own_config
 from pytest_dsocr.records.config import Config
 from pytest_dsocr.reference.anchors import Anchors, read_anchors
 from pytest_dsocr.reference.drift import Drift, drifts, read_json
-from pytest_dsocr.reference.environment import check_vendor_folder
+from pytest_dsocr.reference.environment import check_vendor_folder, family_in
 
 from .goldens import anchors_of
 
 pytestmark = pytest.mark.dsocr_vendor
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test once for each stage of the model that the named files, or the checkpoint, belong to."""
+    if "stage" in metafunc.fixturenames:
+        config = own_config(metafunc.config)
+        family = family_in(config.reference) if isinstance(config.reference, Path) else None
+        metafunc.parametrize("stage", (family or family_named(config.checkpoint)).vendor.contract)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +47,6 @@ def drifted(pinned: Anchors, dsocr_config: Config) -> dict[str, Drift]:
     return {one.anchor: one for one in drifts(pinned, read_anchors(dsocr_config.reference))}
 
 
-@pytest.mark.parametrize("stage", DEEPSEEK_OCR.vendor.contract)
 def test_stage(stage: str, own: ModelSpec, pinned: Anchors, drifted: dict[str, Drift], dsocr_check: Check) -> None:
     symbols = own.vendor.contract[stage]
     dsocr_check(_compared(symbol, drifted.get(symbol), pinned.symbols[symbol].file) for symbol in symbols)

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from pytest_dsocr.adapters.dump import MORE_TOKENS, write
 from pytest_dsocr.adapters.dump_files import LENGTHS, LOGITS, TOKENS
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict
+from pytest_dsocr.explain.parts import parts_of
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import make_case
@@ -24,6 +26,7 @@ from pytest_dsocr.records.config import Level, SubjectFaultError
 from pytest_dsocr.run.case import promised_and_absent
 from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.engine import engine_subject
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import NotOfferedError, Setup
@@ -89,6 +92,29 @@ def test_a_change_is_found_in_its_stage(
     assert main(["dump", "check", str(dumps)]) == bool(finding)
     [line] = [line for line in capsys.readouterr().out.splitlines() if f"  {name} " in line]
     assert finding in line
+
+
+def test_the_first_wrong_block_is_found(dumps: Path) -> None:
+    engine, case = engine_subject(Setup()), make_case(PAGE, "markdown", "gundam", family=DEEPSEEK_OCR)
+
+    def keep(block: int, gave: torch.Tensor) -> None:
+        np.save(dumps / CASE / f"prefill.{block}.npy", gave[(0,) * (block % 2)].numpy())  # rows may lack the first axis
+
+    for k in range(2, 4):
+        engine.module(f"model.layers.{k}").register_forward_hook(lambda *call, k=k: keep(k, call[2]))
+    inputs = engine.inputs(PAGE, prompt=case.prompt, preset=case.preset)
+    engine.prefill(inputs, torch.from_numpy(np.load(dumps / CASE / "vision_fusion.npy")))
+    change(dumps, "prefill.3", lambda rows: rows * 1.01)
+    report = held(f"dump:{dumps}", PAGE.stem)
+    blocks = {one.what: one.passes for one in report.comparisons if "/" in one.what and one.error is not None}
+    assert blocks == {"prefill/2": True, "prefill/3": False}
+    assert report.divergence is not None
+    assert report.divergence.first.what == "prefill/3"
+    asked = CheckedSubject(load_subject(f"dump:{dumps}", Setup()))
+    parts = {one.name: one for one in parts_of(asked, asked.inputs(case))}
+    assert parts["prefill/3"].given[0].equal(asked.block_outputs["prefill/2"])
+    assert "prefill/2" not in parts, "its input was not written"
+    assert main(["dump", "check", str(dumps)]) == 0
 
 
 @pytest.mark.parametrize("last", ["logits", "prefill", "vision_fusion"])

@@ -96,11 +96,21 @@ needs_two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs
     [
         (Peak(100, 900), Peak(200, 900), Verdict.MATCH),
         (Peak(100, 900), Peak(200, 901), Verdict.WRONG),
+        (Peak(100, 250), Peak(200, 300), Verdict.MATCH),
+        (Peak(100, 250), Peak(200, 301), Verdict.WRONG),
         (Peak(0, 0), Peak(0, 0), Verdict.NOT_COMPARED),
         (Peak(0, 0), Peak(0, 1), Verdict.NOT_COMPARED),
         (Peak(500, 500), Peak(500, 500), Verdict.NOT_COMPARED),
     ],
-    ids=["as much", "more", "nothing at all", "nothing in prefill", "nothing but weights"],
+    ids=[
+        "as much",
+        "more",
+        "the cache copied",
+        "more than copied",
+        "nothing at all",
+        "nothing in prefill",
+        "nothing but weights",
+    ],
 )
 def test_decode_may_peak_as_high_as_a_prefill_that_was_measured(prefill: Peak, decode: Peak, verdict: Verdict) -> None:
     compared = compare_peaks(prefill, decode, "cuda:1")

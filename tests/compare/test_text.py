@@ -86,6 +86,12 @@ def test_more_than_twice_what_the_page_repeats_is_a_circle() -> None:
     assert [one.sign for one in found] == [Symptom.REPETITION]
 
 
+def test_a_repetition_quotes_numbers_only_if_they_repeat() -> None:
+    for end, quotes in (("388, " * 20, "'388,'"), ("233, 437, " + "388, " * 20, "'#,'"), ("12 7\n" * 20, "'12 7'")):
+        [found] = degenerations(PAGE + end, PAGE)
+        assert quotes in found.how
+
+
 @pytest.mark.parametrize(
     ("text", "times", "circle"),
     [

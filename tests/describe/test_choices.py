@@ -76,6 +76,8 @@ def test_tokens_that_are_tied_in_fewer_bits_are_not_called_drawn() -> None:
     found = first(tokens, logits)
     assert found is not None
     assert (found.kind, "bfloat16" in found.text) == ("tied", True)
+    one = [*tokens[:1], *best.tolist()[1:]]
+    assert getattr(first(one, logits), "kind", "") != "tied", "one nearly equal token shows no rounding"
 
 
 def test_tokens_that_no_temperature_draws_are_not_called_drawn() -> None:

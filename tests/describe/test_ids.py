@@ -84,6 +84,11 @@ def test_counts_are_grid_arithmetic(actual: int, words: str) -> None:
     assert found.explains is bool(words)
 
 
+def test_a_count_is_of_no_grid_that_the_subject_does_not_use() -> None:
+    counted = [simplest(of_counts(number, PRESET, (2, 2), (2, 2))) for number in (713, 483)]
+    assert [one and one.text.partition(": ")[2] for one in counted] == ["with newlines for each crop by itself", ""]
+
+
 PRESET = DEEPSEEK_OCR.presets["gundam"]
 LIGHT = [one for one in TILING.grids if image_token_count(PRESET, one) <= 1024]
 SIZES = (

@@ -1,5 +1,6 @@
 """Mistakes of preprocessing planted on a real page are described, and others are not taken for one of them."""
 
+import math
 from collections.abc import Callable, Mapping
 from io import BytesIO
 
@@ -97,6 +98,7 @@ PLANTED: Mapping[str, tuple[Callable[[Tensor], Tensor], str, str]] = {
     "inverted": (lambda x: rounded(255 - x), "levels", "inverted"),
     "video": (lambda x: rounded(x.clamp(16, 235)), "levels", "not below 16 and not above 235"),
     "lower": (lambda x: rounded(x - 1), "levels", "every level is 1 lower"),
+    "by 256": (lambda x: ((x / 256 - 0.5) / 0.5).bfloat16(), "levels", "every level is multiplied by 0.996"),
     "BGR": (lambda x: rounded(x.flip(1)), "colours", "red and blue are exchanged"),
     "mirrored": (lambda x: rounded(x.flip(-1)), "turned", "flipped left to right"),
     "transposed": (lambda x: rounded(x.mT), "turned", "x and y exchanged"),
@@ -141,6 +143,15 @@ def test_a_page_that_was_resized_before_is_told_of(make: Callable[[Image.Image],
     assert found is not None
     assert (found.kind, found.share) == ("resized", 1.0)
     assert words in found.text
+
+
+def test_crops_of_another_grid_are_of_no_smaller_page() -> None:
+    page = load_image(CUT)
+    grid = next(one for one in PRESET.tiling.grids if one != PRESET.grid(*page.size) and math.prod(one) == 2)
+    made = views(page, PRESET, grid)[1]
+    found = describe_pixels(rounded(made.float()), pixels()[1], source=Source(page, PRESET, is_view=False))
+    assert found is not None
+    assert (found.share, found.text) == (1.0, f"the crops are those of a grid of {grid[0]} x {grid[1]}")
 
 
 def test_a_page_resized_in_a_power_of_its_levels_is_told_of() -> None:

@@ -242,3 +242,6 @@ def test_only_is_said_if_all_other_rows_are_equal() -> None:
     assert part is not None
     assert whole.text.startswith("only views 3 to 4 of 4 differ")
     assert part.text.startswith("nearly all of the difference is in views 3 to 4 of 4")
+    wrong[1] += random(32, 8)
+    most = describe_tensor(RowPair(wrong, right))
+    assert most is None or "views" not in most.text, "most of the views are no place"

@@ -8,13 +8,16 @@ import pytest
 import torch
 
 from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.compare.case import Explanation
+from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain import explain as explaining
 from pytest_dsocr.explain import sentence
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.explain import check_memory, free_bytes
 from pytest_dsocr.explain.mistake import Mistake
+from pytest_dsocr.explain.proof import UNTOLD
 from pytest_dsocr.explain.question import PageRead, Question
-from pytest_dsocr.explain.search import Search, SearchResult
+from pytest_dsocr.explain.search import NOT, Search, SearchResult
 
 NEAR, WITHOUT = 1e-4, 0.04
 FAR = "sam.far"
@@ -61,6 +64,7 @@ RAISED = "by none of 1 known mistake tried at clip.page/0; 2 could not be comput
         ({"a": 1e-4, "b": 3e-6}, 1e-4, "b", False, "in part: with the mistake b"),
         ({"a": 0.01, "b": math.inf, "c": math.nan}, WITHOUT, "", False, "by none of 3 known mistakes tried at clip"),
         ({"a": 0.01, "p": -1, "q": -1}, WITHOUT, "", False, RAISED),
+        ({"a": 8.0, "b": 0.5}, 8.0, "", False, "by none of 2 known mistakes"),
         ({"a": 0.0}, 0.0, "", False, ""),
     ],
 )
@@ -92,7 +96,7 @@ def test_what_explains_the_pages_before_is_tried_once() -> None:
 
 
 MANY = {
-    "sam": "with sam.0, the engine reproduces the subject's text (equal)",
+    "sam": "with sam.0, the engine reproduces the subject's text (equal, with 20",
     "sam clip sam sam": "by one of 4 mistakes, all of them of vision: with sam.0, or clip.1, or sam.2, or 1 more,",
     "steps prompt prefill read": "by one of 4 mistakes, 2 of the decoder, 1 of the prompt, 1 of the choice of tokens:",
 }
@@ -200,3 +204,34 @@ def test_what_has_a_twin_is_proven_only_if_that_was_refuted(what: str, one: str,
         explanation = sentence.of_search(Question(PAGE, what, 3, 20, NEAR), made({one: 0.0, FAR: 0.03, **others}))
         assert explanation is not None
         assert (explanation.mistakes, explanation.is_proven) == ((one,), is_proven)
+
+
+FOUND = SearchResult(300, 0, 1.0, ("read.a",), ("the mistake a",), ("read",), 0.0, explained=True, done=("read.a",))
+
+
+@pytest.mark.parametrize(("places", "is_named", "is_proven"), [(1, False, False), (6, False, False), (8, True, False)])
+def test_a_text_names_a_mistake_only_if_chance_would_hardly_give_it(
+    places: int, is_named: bool, is_proven: bool
+) -> None:
+    tried = tuple(f"read.{k}" for k in range(300))
+    found = sentence.of_search(Question(PAGE, "text", 0, 20, NEAR), replace(FOUND, places=places, done=tried))
+    assert found is not None
+    assert (bool(found.words), found.text.startswith(UNTOLD), found.is_proven) == (is_named, not is_named, is_proven)
+    assert (found.mistakes, f"{places} independent difference" in found.text) == (("read.a",), True)
+
+
+def test_what_other_inputs_refute_or_many_give_is_no_hint_and_a_grid_no_proof() -> None:
+    def said(what: str, found: str, beyond: str) -> Explanation:
+        names = tuple(f"pixels.{one}" for one in found.split())
+        one = replace(FOUND, found=names, words=names, groups=("pixels",) * len(names), done=names, beyond=beyond)
+        explanation = sentence.of_search(Question(PAGE, what, 1, 20, NEAR), one)
+        assert explanation is not None
+        return explanation
+
+    whole = "all of the inputs"
+    assert [said("input_ids", one, whole).is_proven for one in ("counts", "grid-six")] == [True, False]
+    assert [len(said("input_ids", one, whole).words) for one in ("a b c", "a b c d")] == [3, 0]
+    refuted = said("input_ids", "a", f"{NOT}images_spatial_crop")
+    how = Description("count", "of another grid", 1.0)
+    assert (refuted.words, sentence.beside(refuted, [how], is_only=False)) == ((), refuted)
+    assert getattr(sentence.beside(refuted, [how]), "mistakes", None) == ()

@@ -79,3 +79,11 @@ def test_the_part_after_sams_blocks_gives_the_same_if_computed_alone(page: TextP
             one.plant(Target.of_stage(page.engine, changes, "sam"))
             whole = page.engine.pipeline.prefill(page.clean.inputs).logits
         torch.testing.assert_close(page.state.logits if alone is None else alone[1].logits, whole, rtol=1e-3, atol=1e-3)
+
+
+def test_a_place_is_a_token_that_the_engine_would_not_choose_and_not_one_of_the_text_encoded_again(
+    page: TextPage,
+) -> None:
+    own = [*page.engine.run(page.case.page, prompt="markdown", preset="tiny", max_new_tokens=8).token_ids]
+    page.said |= {"own": own, "end": [page.engine.policy.eos_id], "other": [*own[:3], own[3] + 1]}
+    assert [page.places(name) for name in ("own", "end", "other", "of the text alone")] == [0, 1, 1, 1]

@@ -21,7 +21,7 @@ from pytest_dsocr.records.reference_result import InputsDigest
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.engine import engine_subject
 from suites.contract.asked import recorded
-from suites.contract.odd_pages import ODD_PAGES
+from suites.contract.odd_pages import COLOURS, ODD_PAGES, RGB_FIRST, shared_checks
 from tests.faults.outcome import of_catalogue
 from tests.faults.suites import failure
 from tests.faults.trial import loaded, planted
@@ -95,6 +95,12 @@ def test_read_alone_it_shows_what_it_is_made_for(
         monkeypatch.setattr(inputs, "load_image", mistake)
     with planted(of_catalogue((mistake,))[mistake]) if isinstance(mistake, str) else nullcontext(loaded()) as subject:
         assert CheckedSubject(subject).read(case) != PAGES[name]["text"]
+
+
+def test_a_check_is_what_all_wrong_pages_share() -> None:
+    assert shared_checks(["palette", "1_bit"]) == [RGB_FIRST]
+    assert shared_checks(["turned", "palette"]) == [COLOURS], "indices of a palette are taken for levels"
+    assert shared_checks(["exactly_640", "near_square", "small"]) == shared_checks(["plain", "tie"]) == []
 
 
 def test_the_suite_fails_over_it_at_the_page_that_is_made_for_it() -> None:

@@ -13,6 +13,7 @@ from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.files import sha256
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.models import MODELS
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.reference.anchors import Anchors, read_anchors
 from pytest_dsocr.reference.details import details_of
 from pytest_dsocr.reference.drift import EVERY, STAGE_OF, SUITES, change_of, drifts, read_json, suites_of, to_json
@@ -153,6 +154,18 @@ def test_every_anchor_affects_suites_that_there_are_and_every_suite_is_affected_
     there = {init.parent.name for init in (CHECKOUT / "suites").glob("*/__init__.py")}
     assert there == {*EVERY} == {suite for symbol in SYMBOLS for suite in suites_of(symbol)}
     assert suites_of("the rest of deepencoder.py") == EVERY
+
+
+@pytest.mark.parametrize("family", MODELS.values(), ids=MODELS)
+def test_the_suite_has_a_test_of_each_stage_of_the_named_files(
+    family: ModelSpec, pytester: pytest.Pytester, tmp_path: Path
+) -> None:
+    for name in family.vendor.files:
+        (tmp_path / name).touch()
+    suite = str(CHECKOUT / "suites/reference/test_anchors.py")
+    asked = (f"--dsocr-reference={tmp_path}", f"--dsocr-checkpoint={family.name}:mini")
+    lines = pytester.runpytest_inprocess(suite, "--collect-only", "-q", *asked).outlines
+    assert re.findall(r"::test_stage\[(\w+)\]", "\n".join(lines)) == [*family.vendor.contract]
 
 
 ALL = ["facts.json", "mine/cpu/manifest.json"]

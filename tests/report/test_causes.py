@@ -8,6 +8,7 @@ from msgspec import structs
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, not_compared
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.explain.proof import UNTOLD
 from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.report.case_result import FurtherResult
 from pytest_dsocr.report.causes import also_failed, causes_of, where_broke
@@ -33,7 +34,7 @@ def test_what_several_cases_have_in_common_is_why_they_break() -> None:
 def test_what_is_named_and_not_proven_is_why_they_break_perhaps() -> None:
     none, named = {"explained": "by none of 9"}, {"explained": "with x, or y", "mistakes": ["x", "y"]}
     assert why(none, named) == "perhaps with x, or y"
-    assert why(none, {"explained": "perhaps by chance: with x", "mistakes": ["x"]}) == "perhaps by chance: with x"
+    assert why(none, {"explained": f"{UNTOLD}: 1 of 9 gave it", "mistakes": ["x"]}) == "check a, or b"
     assert why({"explained": "by chance", "readings": {"after": [], "failing": [2]}}) == "perhaps by chance"
     assert why(none) == "check a, or b"
 
@@ -50,6 +51,13 @@ def test_candidates_that_are_not_proven_are_named_unless_another_page_refutes_th
     assert why(*unproven, left("z", 1)) == "check a, or b", "another page refutes it"
     refuted = {"cause": "what makes read", "explained": "not by what explains the pages before", "tried_on": 2}
     assert why(left("x", 1) | {"proven": False, "cause": "x"}, refuted) == "check what makes read"
+
+
+def test_right_pages_that_tested_a_cause_are_not_counted_as_wrong() -> None:
+    made = {"verdict": "WRONG", "passes": False, "first_wrong": "text", "cause": "a"}
+    pages = [case_payload(name, **made | one) for name, one in (("a", left("x", 1)), ("b", left("x", 2) | RIGHT))]
+    [found] = causes_of([judged_by_tests(one, []) for one in pages], [])
+    assert (found.cases, where_broke(found)) == (["a"], "text in 1 of 2 cases")
 
 
 def test_a_description_is_the_reason_or_stands_next_to_it() -> None:

@@ -142,6 +142,16 @@ def test_a_wrong_value_is_shown_at_its_place_on_the_page(
     assert found == [cell]
 
 
+def test_a_wrong_channel_is_shown_among_all_channels() -> None:
+    right = torch.ones(1, 16, 192)
+    wrong = right.clone()
+    wrong[..., 10] += 1
+    tokens = ImageTokens((1, 1), 0, 4, DEEPSEEK_OCR.layout)
+    strip = error_map(pair_of(wrong, right, channels_last=False), tokens, is_of_crops=False)[-1]
+    assert strip.title == "channels 0 to 191, 3 in each field"
+    assert [k for k, one in enumerate(strip.rows[0]) if one != "0"] == [10 // 3]
+
+
 def test_tokens_are_laid_out_by_the_sides_of_their_views_and_logits_are_not() -> None:
     tokens = ImageTokens((2, 2), 10, 16, DEEPSEEK_OCR.layout)
     right = torch.ones(693, 4)

@@ -7,6 +7,7 @@ from msgspec import convert
 
 from pytest_dsocr.compare.case import STAGES
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, lost, not_compared
+from pytest_dsocr.contract import GRID
 from pytest_dsocr.models import VISION
 from pytest_dsocr.models.deepseek_ocr import FAMILY
 from pytest_dsocr.models.spec import Stage
@@ -89,6 +90,53 @@ def test_the_first_stage_in_the_order_of_the_data_is_next_and_others_are_right()
     assert work.right == ["preprocess", "tokenizer", "sam"]
     assert (work.takes, work.gives) == (["sam.page: float32 [1, 192, 16, 16]"], ["clip.page: float32 [1, 257, 192]"])
     assert any("NoTPAttention" in one and one.startswith("deepencoder.py") for one in work.vendor)
+
+
+def test_what_is_missing_names_nothing_that_a_port_may_leave_out() -> None:
+    absent = [not_compared(one, Reason.NOT_OFFERED) for one in ("sam.page/0", "sam.page", "sam.crops", "dtypes")]
+    work = next_work(result(*absent), FAMILY, SHAPES)
+    assert work
+    assert work.found == ["sam.crops, sam.page"]
+
+
+def test_a_stage_without_a_cause_asks_for_its_blocks() -> None:
+    asked = []
+    for what, named in (("prefill", []), ("prefill", ["ROPE-01"]), ("prefill/2", []), ("projector.page", [])):
+        work = next_work(result(replace(WRONG, what=what), first_wrong=what, mistakes=named), FAMILY, SHAPES)
+        assert work
+        asked.append(any("prefill.0" in one for one in work.why))
+    assert asked == [True, False, False, False]
+
+
+def test_steps_that_are_left_out_are_counted() -> None:
+    work = next_work(result(tokens={"reference": 4, "subject": 1}), FAMILY, SHAPES)
+    assert work
+    assert work.found == ["1 of 4 steps"]
+
+
+def test_a_stage_names_all_that_it_is_made_of() -> None:
+    fusion, projector = (
+        next_work(result(not_compared(one, Reason.NOT_OFFERED)), FAMILY, SHAPES | {GRID: (1, 2)})
+        for one in ("vision_fusion", "projector.page")
+    )
+    assert fusion
+    assert any(one.startswith(GRID) for one in fusion.takes)
+    assert projector
+    assert any("DeepseekOCRModel.forward" in one for one in projector.vendor)
+
+
+def test_a_test_of_no_case_names_its_stage_once_and_runs_alone() -> None:
+    wrong = replace(WRONG, what="vision_fusion/zero sum", details=())
+    said = f"{wrong.what}: {wrong.measured}"
+    clean = case_payload("a", *(replace(MATCH, what=name) for name in ALL), **STEPS)
+    failed = ("failed", payload(wrong, why=said))
+    given = convert(night(("passed", payload(MATCH, case=clean)), failed, cases=[clean]), RunJson)
+    work = next_work(given, FAMILY, SHAPES)
+    assert work
+    assert (work.stage, work.right[-1], work.case) == ("vision_fusion", "projector", "")
+    assert work.found == ["test_case.py::test[1]", said]
+    assert any(work.alone in line for line in lines(work, "pytest.txt", "dsocr port"))
+    assert "test[1]" in work.alone
 
 
 def test_stages_from_a_given_one_on_are_not_looked_at() -> None:

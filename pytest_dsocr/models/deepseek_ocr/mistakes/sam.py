@@ -227,7 +227,7 @@ def _conv(
 CONVOLUTIONS: MistakeTable = {
     "pad-behind": ('padded behind only, as TensorFlow\'s "same" does', partial(_conv, pad=(0, 1, 0, 1))),
     "pad-front": ("padded in front only", partial(_conv, pad=(1, 0, 1, 0))),
-    "pad-replicate": ("padded with the last row and column", partial(_conv, mode="replicate")),
+    "pad-replicate": ("padded with its edges repeated", partial(_conv, mode="replicate")),
     "pad-reflect": ("padded by reflection", partial(_conv, mode="reflect")),
     "flipped": ("with its weights turned by 180 degrees", partial(_conv, weight=lambda w: w.flip(2, 3))),
     "turned": ("with rows and columns of its weights exchanged", partial(_conv, weight=lambda w: w.transpose(2, 3))),
