@@ -192,6 +192,7 @@ def test_a_larger_error_is_never_less_grave(tensor: torch.Tensor, share: float, 
     actual = Seam.of(tensor * (1 + share), keep_values=whole)
     error = compare_seam("sam.page", actual, expected, 0.0).error
     assert error == pytest.approx(share, rel=1e-3 if whole else 1.0)
+    assume(error)  # two values of opposite signs in a sketch may cancel each other out
     assert error is not None
     assert compare_seam("sam.page", actual, expected, error).verdict is Verdict.DRIFT
     assert compare_seam("sam.page", actual, expected, error * 0.999).verdict is Verdict.WRONG
