@@ -41,11 +41,7 @@ def add_new_adapter(command: ArgumentParser) -> None:
 
 
 def new_adapter(options: Namespace) -> Iterator[str]:
-    """Write the template of an adapter, and say how to use it.
-
-    Raises:
-        DsocrError: if it cannot be written.
-    """
+    """Write the template of an adapter, and say how to use it."""
     suffix, subject = KINDS[options.kind]
     file: Path = options.file
     if options.level and options.kind != "python":
@@ -82,11 +78,7 @@ def add_export(command: ArgumentParser) -> None:
 
 
 def export(options: Namespace) -> Iterator[str]:
-    """Write a checkpoint in another form, and say how to load it.
-
-    Raises:
-        DsocrError: if it cannot be written.
-    """
+    """Write a checkpoint in another form, and say how to load it."""
     from pytest_dsocr.adapters import export as exporting  # brings torch
 
     python = options.python or Path(sys.executable)
@@ -111,11 +103,7 @@ def add_dump(command: ArgumentParser) -> None:
 
 
 def dump(options: Namespace) -> Iterator[str]:
-    """Write a dump, or check one. The exit status is 1 if a file does not fit.
-
-    Raises:
-        DsocrError: where the page or the checkpoint cannot be read, a file is damaged, or nothing can be written.
-    """
+    """Write a dump, or check one. The exit status is 1 if a file does not fit."""
     if options.page == CHECK and options.folder:
         yield from _checked(options)
         return

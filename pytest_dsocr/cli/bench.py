@@ -68,11 +68,7 @@ def add_run(command: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Measure, and yield what to print. ``options.status`` becomes that of the comparison.
-
-    Raises:
-        DsocrError: where a side cannot be run, or an option is bad.
-    """
+    """Measure, and yield what to print. ``options.status`` becomes that of the comparison."""
     options.status = BenchStatus.NOT_RUN
     task, ledger = _task(options), read_ledger(options.xfails) if options.xfails else None
     with interrupted_by_sigterm(), _watching() as (watch, tell):

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.process import IDLE_WAITS, end_with_parent
@@ -82,11 +82,7 @@ def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Run the suites, which print their own summary. ``options.status`` becomes 0 only if the run passed.
-
-    Raises:
-        DsocrError: if the output folder cannot be written, or there is no result.
-    """
+    """Run the suites, which print their own summary. ``options.status`` becomes 0 only if the run passed."""
     out = Path(getattr(options, "out", [os.environ.get("DSOCR_OUT", "").strip() or DEFAULT_OUT])[-1])
     if [word for word in options.of_pytest if word.partition("=")[0] == OUT_FLAG]:
         raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")
@@ -119,16 +115,10 @@ def run(options: Namespace) -> Iterator[str]:
     except ChangedError as changed:
         mark_ended(out, identity, str(changed), Ending.CHANGED, CHANGED)
         raise
-    options.status = _exit_status(status, result)
+    if status in (0, 1):  # pytest's own, which the ending makes more exact
+        options.status = EXIT_STATUS[Ending(result["ended_as"])] or status
     if status == 0 and not result["passes"]:
         yield f"dsocr: {result['verdict']}"
-
-
-def _exit_status(of_pytest: int, result: Mapping[str, Any]) -> int:
-    """Return the command's exit status: pytest's, or a more exact one if pytest's is 0 or 1."""
-    if of_pytest not in (0, 1):
-        return of_pytest
-    return EXIT_STATUS[Ending(result["ended_as"])] or of_pytest
 
 
 def plugin() -> str:
@@ -149,9 +139,6 @@ def status_of(
     """Run a command to its end; return its exit status, as a shell would, and the digest of its result.
 
     Args:
-        command: pytest's command line.
-        run_id: id of the run.
-        environment: its variables.
         output: file for all that it prints; by default this process's own output.
     """
     ours, pytests = os.pipe()

@@ -36,11 +36,7 @@ def add_run(command: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Yield the lines of each finding. The exit status is 1 if anything needed is missing.
-
-    Raises:
-        DsocrError: on a bad option, or a file that cannot be written.
-    """
+    """Yield the lines of each finding. The exit status is 1 if anything needed is missing."""
     found: list[Finding] = []
     missing: list[Finding] = []
     for finding in chain(missing, _findings(wanted(options, missing))):
@@ -49,7 +45,8 @@ def run(options: Namespace) -> Iterator[str]:
     levels = Counter(one.level for one in found)
     options.status = int(levels[Severity.FAULT] > 0)
     if options.json:
-        write_whole(options.json, _json(found))
+        content = {"format": FORMAT, "passes": not options.status, "findings": [asdict(one) for one in found]}
+        write_whole(options.json, json.dumps(content, indent=1) + "\n")
         yield f"{'written':<{MARGIN}}{options.json}"
     yield f"{'not ready' if options.status else 'ready':<{MARGIN}}" + ", ".join(
         f"{levels[one]} {one}" for one in Severity
@@ -98,9 +95,3 @@ def _value(option: Option, given: list[str] | None) -> Any:
     own = replace(option, reader="as_typed") if option.name in AS_TYPED else option
     typed = [(option.flag, given if option.many else given[-1])] if given else []
     return value_of(own, [*typed, *option.in_environment()])
-
-
-def _json(found: list[Finding]) -> bytes:
-    passes = not any(one.level is Severity.FAULT for one in found)
-    content = {"format": FORMAT, "passes": passes, "findings": [asdict(one) for one in found]}
-    return (json.dumps(content, indent=1) + "\n").encode()

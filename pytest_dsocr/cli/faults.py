@@ -1,9 +1,10 @@
-"""``dsocr faults``: list the known mistakes, show the effect of one on a page, or write the table of real ports."""
+"""``dsocr faults`` and ``demo``: list the known mistakes, plant one and show its effect, or write a table of them."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import webbrowser
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from itertools import groupby
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.files import write_whole
-from pytest_dsocr.base.words import did_you_mean
+from pytest_dsocr.base.words import did_you_mean, relative_path
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.models import MODELS, UNMARKED
+from pytest_dsocr.report.file import INDEX_NAME, WRONG
 from pytest_dsocr.report.words import suites_folder
 
 if TYPE_CHECKING:
@@ -41,11 +43,7 @@ def add_run(command: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Yield the list, or describe one mistake and run it. ``options.status`` becomes the status of that run.
-
-    Raises:
-        DsocrError: if there is no such mistake.
-    """
+    """Yield the list, or describe one mistake and run it. ``options.status`` becomes the status of that run."""
     from pytest_dsocr.explain.catalogue import ports
 
     if options.table:
@@ -95,8 +93,6 @@ def command(name: str, page: Path | None, out: Path, *, is_recorded: bool = Fals
     Args:
         name: number or id of the mistake.
         page: the page; a recorded one by default.
-        out: folder of the report.
-        is_recorded: whether the page has a recording.
     """
     from pytest_dsocr.explain.catalogue import resolve
     from pytest_dsocr.explain.planted import spec_of
@@ -121,3 +117,28 @@ def table(every: Mapping[str, Port]) -> str:
         cells = [(one.id, one.text.replace("|", "\\|"), f"`{one.mistake}`" if one.mistake else "") for one in rows]
         lines += [f"| **{number}** | {text} | {mistake} |" for number, text, mistake in cells] + [""]
     return "\n".join(lines)
+
+
+DEMO, DEMO_PAGE = "CLP-W13", Path("figures_201")
+"""The mistake is in the middle of the pipeline and visible in the map of its places; the page is small."""
+
+
+def add_demo(command: ArgumentParser) -> None:
+    """Add the folder, and whether to open the page."""
+    command.add_argument(
+        "--out", type=Path, default=Path("dsocr-demo"), help="folder for the page (default: %(default)s)"
+    )
+    command.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
+
+
+def demo(options: Namespace) -> Iterator[str]:
+    """Yield the planted mistake and the path of the page. ``options.status`` is 0 if the comparison found it wrong."""
+    yield from described(DEMO)
+    words = [word for word in command(DEMO, DEMO_PAGE, options.out, is_recorded=True) if word != "-x"]
+    status = subprocess.run(words, check=False).returncode
+    options.status = 0 if status == WRONG else status or WRONG
+    page = (options.out / INDEX_NAME).absolute()
+    if page.is_file():
+        yield f"{'page':<16}{relative_path(str(page))}"
+        if not options.no_open:
+            webbrowser.open(page.as_uri())

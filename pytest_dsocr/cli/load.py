@@ -54,11 +54,7 @@ def numbers(text: str) -> list[int]:
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Send the requests, and yield each row of a table as it ends. ``options.status`` is 1 if a page was not read.
-
-    Raises:
-        DsocrError: if the server cannot be reached, or a page cannot be opened.
-    """
+    """Send the requests, and yield each row of a table as it ends. ``options.status`` is 1 if a page was not read."""
     from pytest_dsocr.adapters.server import ServerSubject, options_of
     from pytest_dsocr.pages.named import make_cases
 

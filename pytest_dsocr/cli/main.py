@@ -22,9 +22,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run:run", "read a page or a PDF; print stages and boxes, draw the boxes"),
     "compare": ("compare:run", "run the suites: compare an implementation (subject) with the vendor's"),
     "port": ("port:run", "name the next stage of a port that is missing or wrong, until all of it is right"),
-    "receipt": ("receipts:receipt", "write a receipt of a run for a pull request, or verify one"),
+    "receipt": ("results:receipt", "write a receipt of a run for a pull request, or verify one"),
     "diff": ("results:diff", "show what became wrong or slower between two results"),
-    "demo": ("demo:run", "plant a mistake in the engine, find it, and open the page of the result"),
+    "demo": ("faults:demo", "plant a mistake in the engine, find it, and open the page of the result"),
     "doctor": ("doctor:run", "check whether this machine has everything that a run needs"),
     "bench": ("bench:run", "time two versions alternately: is the second slower?"),
     "load": ("load:run", "send a server concurrent requests: how many pages a second, and how long does each take?"),
@@ -39,7 +39,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "vendor inspect": ("vendor:inspect", "show what the vendor's files contain, and whether they can be imported"),
     "vendor record": ("vendor_pages:record", "run the vendor's code on pages and record the results"),
 }
-"""Function (``module:function``) and purpose of each command. The module's ``add_FUNCTION`` adds the arguments."""
+"""Function (``module:function``) and purpose of each command. The module's ``add_FUNCTION`` adds the arguments.
+
+A function raises ``DsocrError`` if an argument is bad, or if it cannot read, run or write something.
+"""
 GROUPS = {"vendor": "set up, inspect or record the vendor's code"}
 AREAS = {
     "compare": ("compare", "port", "receipt", "diff", "history", "scoreboard"),

@@ -67,11 +67,7 @@ def add_run(command: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Yield the next stage that is missing or wrong, or the end. ``options.status`` is 0 only at the end.
-
-    Raises:
-        DsocrError: if an option or variable would change a limit, or a run has no result.
-    """
+    """Yield the next stage that is missing or wrong, or the end. ``options.status`` is 0 only at the end."""
     _check(options)
     again = in_shell(["dsocr", "port", *_typed(options)])
     options.named, result = [], None
@@ -132,11 +128,7 @@ def _runs(options: Namespace) -> Mapping[str, Sequence[str]]:
 
 
 def _result(options: Namespace, out: Path, how: Sequence[str]) -> RunJson:
-    """Run pytest and return its result.
-
-    Raises:
-        DsocrError: if it left none, with the end of its output.
-    """
+    """Run pytest and return its result; raise ``DsocrError`` with the end of its output if it left none."""
     words = [*how, f"-p{plugin()}", *ALONE, f"--rootdir={suites_folder()}", f"--confcutdir={suites_folder()}"]
     words += ["--dsocr-isolate", f"--dsocr-out={out}"]
     identity = RunIdentity.now(in_shell(["pytest", *words]))

@@ -1,4 +1,4 @@
-"""``dsocr diff``, ``history`` and ``scoreboard``: compare results, and show them over time."""
+"""``dsocr diff``, ``history``, ``scoreboard`` and ``receipt``: compare results, show them over time, certify one."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
@@ -9,6 +9,8 @@ from pathlib import Path
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.base.reading import Format
+from pytest_dsocr.base.words import entry
+from pytest_dsocr.cli.compare import DEFAULT_OUT
 from pytest_dsocr.history import page, record
 from pytest_dsocr.history import scoreboard as board
 from pytest_dsocr.history.bench import night_of_bench
@@ -16,7 +18,7 @@ from pytest_dsocr.history.scoreboard_page import html as board_page
 from pytest_dsocr.report.difference import DiffStatus, difference
 from pytest_dsocr.report.difference_lines import lines, markdown
 from pytest_dsocr.report.document import finished
-from pytest_dsocr.report.file import read_result
+from pytest_dsocr.report.file import WRONG, read_result
 
 MARKDOWN = Format(str, "name another --into")
 
@@ -29,11 +31,7 @@ def add_diff(command: ArgumentParser) -> None:
 
 
 def diff(options: Namespace) -> Iterator[str]:
-    """Yield the differences. They determine ``options.status``; see :class:`DiffStatus`.
-
-    Raises:
-        DsocrError: if a result is unreadable or unfinished, or the Markdown cannot be written.
-    """
+    """Yield the differences. They determine ``options.status``; see :class:`DiffStatus`."""
     options.status = DiffStatus.NOT_COMPARABLE
     old, new = (finished(read_result(place), place) for place in (options.old, options.new))
     found = difference(old, new)
@@ -54,11 +52,7 @@ def add_history(command: ArgumentParser) -> None:
 
 
 def history(options: Namespace) -> Iterator[str]:
-    """Yield a history as text, and write the page to ``--html``.
-
-    Raises:
-        DsocrError: if a night or a result to add cannot be read, or a file cannot be written.
-    """
+    """Yield a history as text, and write the page to ``--html``."""
     for night in [*_nights_of(options.add or ())]:  # nothing is added where one cannot be read
         yield f"{'added':<16}{record.add(options.folder, night)}"
     nights, damaged = record.read(options.folder)
@@ -113,3 +107,39 @@ def scoreboard(options: Namespace) -> Iterator[str]:
         page = board.put_into(MARKDOWN.read_text(options.into), tables)
         write_whole(options.into, page, shared=True)
     yield from "\n".join(tables).splitlines()
+
+
+def add_receipt(command: ArgumentParser) -> None:
+    """Add the folder of the result, and the receipt to verify."""
+    command.usage = "dsocr receipt [FOLDER] | dsocr receipt --verify FILE [--rerun]"
+    what = f"folder of a finished run; the receipt is written into it (default: {DEFAULT_OUT})"
+    command.add_argument("folder", nargs="?", type=Path, default=Path(DEFAULT_OUT), metavar="FOLDER", help=what)
+    command.add_argument("--verify", type=Path, metavar="FILE", help="check a receipt.json instead of writing one")
+    rerun = "also run the receipt's command, and compare verdict, counts and causes; it runs the subject's code"
+    schemas = "write the JSON schemas of dsocr.json and of the receipt into this folder instead"
+    command.add_argument("--schemas", type=Path, metavar="FOLDER", help=schemas)
+    command.add_argument("--rerun", action="store_true", help=rerun)
+
+
+def receipt(options: Namespace) -> Iterator[str]:
+    """Yield the written files, or the findings about a receipt. ``options.status`` is 1 if one contradicts it."""
+    if options.schemas:
+        from pytest_dsocr.receipt.schemas import schemas
+
+        for name, text in schemas().items():
+            yield from entry("written", str(write_whole(options.schemas / name, text, shared=True)))
+        return
+    if options.verify:
+        from pytest_dsocr.receipt.verify import CheckMark, verify
+
+        options.status = 0
+        for mark, what, found in verify(options.verify, rerun=options.rerun):
+            options.status = WRONG if mark is CheckMark.NO else options.status
+            yield from entry(f"{mark:<4} {what}", found)
+        return
+    from pytest_dsocr.receipt.receipt import MARKDOWN_NAME, RECEIPT_NAME, write_receipt  # brings torch
+
+    made = write_receipt(options.folder)
+    yield from entry("verdict", made.verdict)
+    yield from entry("written", ", ".join(str(options.folder / name) for name in (RECEIPT_NAME, MARKDOWN_NAME)))
+    yield from entry("sha256", made.sha256)

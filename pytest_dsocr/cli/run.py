@@ -47,14 +47,10 @@ def add_run(command: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Read the pages that ``options`` name, write the output of each, and yield lines for the user.
-
-    Raises:
-        DsocrError: on a bad option or page; on a page of a PDF that cannot be rendered, when all others are read.
-    """
+    """Read pages, write the output of each, and yield lines; pages that cannot be rendered are an error at the end."""
     path = page_named(options.page or shipped("dev-3")[0])
     numbers = _numbers(path, options.number)
-    if options.checkpoint == MINI and not _is_shipped(path):
+    if options.checkpoint == MINI and read_file(path) not in map(Path.read_bytes, shipped("all")):
         yield f"noticed     {MINI}: {MINI_IS_FOR}"
     engine = _load(options)
     if options.number is None and options.prompt == engine.family.pages_prompt:
@@ -76,12 +72,6 @@ def run(options: Namespace) -> Iterator[str]:
             yield ""
     if left_out:
         raise MachineError(f"left out {count(left_out, 'page')} of {path}, as is said above")
-
-
-def _is_shipped(path: Path) -> bool:
-    """Return whether the checkpoint was made to read a page, judged by its content."""
-    content = read_file(path)
-    return any(content == page.read_bytes() for page in shipped("all"))
 
 
 def _numbers(path: Path, wanted: int | None) -> Sequence[int]:

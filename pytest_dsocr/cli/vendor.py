@@ -35,11 +35,7 @@ def add_setup(command: ArgumentParser) -> None:
 
 
 def setup(options: Namespace) -> Iterator[str]:
-    """Make the environment unless it exists, and yield lines for the user.
-
-    Raises:
-        DsocrError: on a folder without the vendor's files, a folder that setup must not write to, or a failing uv.
-    """
+    """Make the environment unless it exists, and yield lines for the user."""
     environment.check_vendor_folder(options.vendor)
     if options_of_pip := [name for name in options.extra if name.startswith("-")]:
         raise DsocrError(f"--with takes packages, not {options_of_pip[0]}; configure uv by its own variables (UV_...)")
@@ -48,9 +44,8 @@ def setup(options: Namespace) -> Iterator[str]:
     there, started_s = is_made(plan, folder), monotonic()
     yield f"environment {folder}"
     if not there:
-        own_torch = (
-            "" if plan.torch_from else f", and what torch takes, here {_gb_of_torch():.1f} GB before CUDA's libraries"
-        )
+        gb = sum(file.size or 0 for file in metadata.files("torch") or ()) / 1e9  # of the same version
+        own_torch = "" if plan.torch_from else f", and what torch takes, here {gb:.1f} GB before CUDA's libraries"
         yield f"takes       0.3 GB and one or two minutes{own_torch}"
     with progress_bar(unit=" packages", desc="setup") as bar:
         for step in set_up(plan, folder):
@@ -65,11 +60,6 @@ def setup(options: Namespace) -> Iterator[str]:
     yield f"next        dsocr vendor inspect {options.vendor}"
 
 
-def _gb_of_torch() -> float:
-    """Return the size of the installed torch. The environment gets the same version."""
-    return sum(file.size or 0 for file in metadata.files("torch") or ()) / 1e9
-
-
 def add_watch(command: ArgumentParser) -> None:
     """Add the vendor's folder and the anchors to compare it with."""
     add_vendor(command)
@@ -81,11 +71,7 @@ def add_watch(command: ArgumentParser) -> None:
 
 
 def watch(options: Namespace) -> Iterator[str]:
-    """Yield all changes. The exit status is 1 if there is any.
-
-    Raises:
-        DsocrError: if the vendor's files, the anchors or a recording cannot be read, or the Markdown cannot be written.
-    """
+    """Yield all changes. The exit status is 1 if there is any."""
     places = goldens.recording_places(options.golden or goldens.golden_folder())
     anchors = options.anchors or goldens.anchors_file(environment.check_vendor_folder(options.vendor))
     change = change_of(options.vendor, anchors, places)
@@ -105,12 +91,7 @@ def add_inspect(command: ArgumentParser) -> None:
 
 
 def inspect(options: Namespace) -> Iterator[str]:
-    """Describe the files in a folder.
-
-    Raises:
-        DsocrError: on a folder without the vendor's files, an environment that cannot import them, or anchors that
-            cannot be written.
-    """
+    """Describe the files in a folder."""
     anchors = read_anchors(options.vendor)
     yield f"vendor       {options.vendor.absolute()}"
     try:

@@ -47,12 +47,7 @@ def add_record(command: ArgumentParser) -> None:
 
 
 def record(options: Namespace) -> Iterator[str]:
-    """Record the cases that ``options`` name in addition to earlier ones, and yield lines for the user.
-
-    Raises:
-        DsocrError: on a bad option, a reference that cannot answer, or a recording that is damaged or being written by
-            another process; on a page that cannot be opened, after all others are recorded.
-    """
+    """Record cases besides earlier ones, and yield lines; pages that cannot be opened are an error at the end."""
     check_writable(options.golden, "--golden DIR")
     found = found_by(options).readable()
     if not found.good:

@@ -38,7 +38,9 @@ class BrokenStreak:
     """Sorted by stage, then by case."""
 
     def __str__(self) -> str:
-        what = f"{listed(list(dict.fromkeys(stage for _, stage in self.cells)))} of {_cases(self.cells)}"
+        cases, stages = ([*dict.fromkeys(cell[k] for cell in self.cells)] for k in range(2))
+        where = listed([case or NO_CASE for case in cases]) if len(cases) <= 2 else count(len(cases), "case")
+        what = f"{listed(stages)} of {where}"
         good = f"last right {self.good.at}" if self.good else "never right before"
         until = f", right again {self.fixed.at}" if self.fixed else ""
         return f"first bad {self.first.at}: {what}; {good}{until}"
@@ -132,10 +134,6 @@ def html(nights: Sequence[Night], damaged: Sequence[str]) -> str:
     """Render a page with a column for each night and a row for each stage.
 
     The page needs no network and runs no script. Every value is escaped.
-
-    Args:
-        nights: sorted, the oldest first.
-        damaged: a message for each file that could not be read.
     """
     environment = shared_templates(Path(__file__).parent)
     seen = {stage for _, stage in cells_in(nights)}
@@ -191,8 +189,3 @@ def _streaks_of(letters: Sequence[str]) -> Iterator[tuple[int, int, int]]:
             good, first = k, None
     if first is not None:
         yield good, first, len(letters)
-
-
-def _cases(cells: Sequence[Cell]) -> str:
-    named = list(dict.fromkeys(case for case, _ in cells))
-    return listed([case or NO_CASE for case in named], 2) if len(named) <= 2 else count(len(named), "case")

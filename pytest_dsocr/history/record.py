@@ -18,22 +18,15 @@ from pytest_dsocr.base.reading import Commit, Format, Identity, Moment
 from pytest_dsocr.base.words import listed, short
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.models import STAGE_NAMES
-from pytest_dsocr.records.names import ComparisonName
+from pytest_dsocr.records.names import ComparisonKind, ComparisonName
+from pytest_dsocr.report import strip
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.timing.limits import SLOW_DOWN
 from pytest_dsocr.timing.run import Spread
 
-INPUTS, TIMES, OTHER = "tokenizer", "times", "other"
-OUTPUT = "postprocess"
+TIMES, OTHER = "times", "other"
 STAGES = (*STAGE_NAMES, TIMES, OTHER)
 """Stages under the report's names, in the order of the data, then times and everything else."""
-OF_STAGE: Mapping[str, str] = {
-    **dict.fromkeys(("input_ids", "inputs", "dtypes"), INPUTS),
-    **dict.fromkeys(("logits", "tokens"), "decode"),
-    **dict.fromkeys(("read", "text", "spans", "boxes", "result.mmd", "artefacts"), OUTPUT),
-    "prefill_best": "prefill",
-    "perf": TIMES,
-}
 MACHINE = "I"
 LETTERS: Mapping[str, str] = {
     Verdict.NOT_COMPARED: "N",
@@ -53,9 +46,7 @@ Cells = dict[str, dict[StageName, Letter]]
 
 def stage_of(what: str) -> str:
     """Return the stage of a comparison, such as ``projector`` for ``projector.page/3``."""
-    head = ComparisonName.parse(what).stage
-    stage = OF_STAGE.get(head, INPUTS if head.startswith("images") else head)
-    return stage if stage in STAGES else OTHER
+    return TIMES if ComparisonName.parse(what).kind is ComparisonKind.TIME else strip.stage_of(what, OTHER)
 
 
 def gravest(letters: Iterable[str]) -> str:

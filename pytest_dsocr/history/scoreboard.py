@@ -103,8 +103,6 @@ def keep(folder: Path, kept: ScoreboardEntry, result: Path | None = None) -> Pat
     """Write an entry, and the receipt next to its result, over those of the same version.
 
     Args:
-        folder: the scoreboard's folder.
-        kept: the entry.
         result: folder or ``dsocr.json`` of the run; its receipt is copied if there is one.
 
     Raises:

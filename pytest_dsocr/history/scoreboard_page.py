@@ -78,10 +78,7 @@ def faults_of(runs: Sequence[ScoreboardEntry], receipts: Mapping[str, str]) -> I
 def html(runs: Sequence[ScoreboardEntry], folder: Path, page: Path) -> str:
     """Render a page with a row for each release, a column for each stage, and the faults; every value is escaped.
 
-    Args:
-        runs: entries of a folder.
-        folder: the folder, which may have receipts.
-        page: file of the page, from which they are linked.
+    Receipts in the entries' ``folder`` are linked relative to the file of the ``page``.
     """
     found = {one.file: folder / RECEIPTS / f"{one.file}{RECEIPT_SUFFIXES[0]}" for one in runs}
     receipts = {name: os.path.relpath(path, page.parent) for name, path in found.items() if path.is_file()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,24 +20,18 @@ if TYPE_CHECKING:
 
 
 class Check:
-    """Comparisons of one test.
+    """Comparisons of one test, with the reference and the limits of those sides that the test uses."""
 
-    Args:
-        reference: shown in the text of a failure; None if the test uses none.
-        usual: limits without those of the run and of the test; None without two sides.
-        looser: limits of the run and of the test that are wider than usual, for comparisons that are not a case's.
-    """
-
-    def __init__(
-        self,
-        item: pytest.Item,
-        config: Config,
-        reference: Reference | None,
-        usual: Tolerances | None,
-        looser: Mapping[str, tuple[float, float]],
-    ) -> None:
-        self.item, self.config, self.reference, self.usual = item, config, reference, usual
-        self._looser_of_run = looser
+    def __init__(self, request: pytest.FixtureRequest, config: Config) -> None:
+        names, self.item, self.config = request.fixturenames, request.node, config
+        self.reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
+        self.usual: Tolerances | None = None
+        """Limits without those of the run and of the test; None without two sides."""
+        self._looser_of_run: Mapping[str, tuple[float, float]] = {}
+        if "dsocr_subject" in names:
+            limits = _usual_limits(request, config, self.reference)
+            self.usual = limits if self.reference else None
+            self._looser_of_run = within_markers(limits.but(config.tolerances), self.item).looser_than(limits)
         self.looser: dict[str, tuple[float, float, str]] = {}
         """Limits wider than the usual ones, by name, each with the usual one and its origin."""
         self.made: list[Comparison] = []
@@ -47,18 +41,7 @@ class Check:
         """Whether the test's last report is made. Later comparisons of its threads go into the journal."""
         self.passed = False
         """Whether the test's body passed."""
-        self.attempt = item.stash.get(stash.ATTEMPT, 1)
-
-    @classmethod
-    def of(cls, request: pytest.FixtureRequest, config: Config) -> Self:
-        """Make the check of a test, with the reference and the limits of those sides that the test uses."""
-        names, usual, looser = request.fixturenames, None, dict[str, tuple[float, float]]()
-        reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
-        if "dsocr_subject" in names:
-            limits = _usual_limits(request, config, reference)
-            usual = limits if reference else None
-            looser = within_markers(limits.but(config.tolerances), request.node).looser_than(limits)
-        return cls(request.node, config, reference, usual, looser)
+        self.attempt = self.item.stash.get(stash.ATTEMPT, 1)
 
     def __call__(self, found: CaseReport | Iterable[Comparison], *stages: str) -> None:
         """Record comparisons, and fail the test if one does not pass.
@@ -80,9 +63,13 @@ class Check:
             self._note_looser(self._looser_of_run)
         elif self.usual:
             self._note_looser(report.limits.looser_than(self.usual))
-        if unknown := [stage for stage in stages if stage not in (names := _names(given))]:
-            message = f"dsocr_check knows no stage {', '.join(map(repr, unknown))}"
-            pytest.fail("\n".join([message, *entry("stages", ", ".join(names))]), pytrace=False)
+        if stages:
+            from pytest_dsocr.compare.case import STAGES
+
+            names = dict.fromkeys([*STAGES, *(one.stage for one in given)])
+            if unknown := [stage for stage in stages if stage not in names]:
+                message = f"dsocr_check knows no stage {', '.join(map(repr, unknown))}"
+                pytest.fail("\n".join([message, *entry("stages", ", ".join(names))]), pytrace=False)
         if not comparisons:
             of = f"found no comparison of {', '.join(stages)}" if stages else "was given no comparison"
             pytest.fail(f"dsocr_check {of}", pytrace=False)
@@ -121,9 +108,3 @@ def _usual_limits(request: pytest.FixtureRequest, config: Config, reference: Ref
     if reference is None:
         return tolerances(dtype_of(subject, config.dtype))
     return limits_between(subject, reference, request.getfixturevalue("_dsocr_resources").key)
-
-
-def _names(found: Iterable[Comparison]) -> list[str]:
-    from pytest_dsocr.compare.case import STAGES
-
-    return list(dict.fromkeys([*STAGES, *(one.stage for one in found)]))

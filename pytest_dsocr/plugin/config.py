@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.base.errors import DsocrError, is_of_machine
+from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.base.process import check_system, cores
 from pytest_dsocr.base.words import in_shell
 from pytest_dsocr.engine.places import split_model
@@ -25,9 +26,17 @@ from pytest_dsocr.plugin.options import OPTIONS, OUT, SPREAD, Option, texts_of, 
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, NAMED, NOTES, OUT_FOLDER, WATCHED, WITNESS, uncaptured
 from pytest_dsocr.records.config import Config, Level
 from pytest_dsocr.reference.goldens import check_writable, golden_folder
-from pytest_dsocr.report.ci import append_summary, errors
-from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_ended, mark_running, take_witness
-from pytest_dsocr.report.views import write_summary
+from pytest_dsocr.report.ci import append_markdown, errors
+from pytest_dsocr.report.file import (
+    EXIT_STATUS,
+    SUMMARY_NAME,
+    Ending,
+    RunIdentity,
+    mark_ended,
+    mark_running,
+    take_witness,
+)
+from pytest_dsocr.report.views import markdown
 from pytest_dsocr.subjects.calls import begin, current, end
 from pytest_dsocr.subjects.loading import level_before_loading
 
@@ -191,8 +200,8 @@ def refused(config: pytest.Config, error: Exception) -> None:
     out = config.stash[OUT_FOLDER]
     with suppress(DsocrError):  # pytest tells the error itself
         result = mark_ended(out, config.stash[IDENTITY], str(error), ended_as)
-        write_summary(result, out)
-        append_summary(result)
+        write_whole(out / SUMMARY_NAME, summary := markdown(result))
+        append_markdown(summary)
         sys.stdout.writelines(f"{line}\n" for line in errors(result))
 
 

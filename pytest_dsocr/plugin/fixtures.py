@@ -168,8 +168,7 @@ def _dsocr_compared(
         request.config.stash.setdefault(CASES, {})[dsocr_case.id] = result
         return report
 
-    report: CaseReport = _dsocr_kept.get(COMPARED, compare, dsocr_case, dsocr_subject, dsocr_reference)
-    return report
+    return _dsocr_kept.get(COMPARED, compare, dsocr_case, dsocr_subject, dsocr_reference)
 
 
 @pytest.fixture
@@ -200,10 +199,9 @@ def dsocr_report(
     from pytest_dsocr.compare.case import judge
 
     with request.config.stash[ELAPSED].on(COMPARING):
-        report: CaseReport = _dsocr_kept.get(
+        return _dsocr_kept.get(
             "judged", lambda: judge(_dsocr_compared.exchange, dsocr_limits), dsocr_limits, _dsocr_compared
         )
-        return report
 
 
 @pytest.fixture
@@ -211,7 +209,7 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
     """Compare and count: ``dsocr_check(dsocr_report, "boxes")``, or ``dsocr_check(comparisons)``."""
     from pytest_dsocr.plugin.check import Check
 
-    check = request.node.stash[CHECK] = Check.of(request, _reported(request, dsocr_config))
+    check = request.node.stash[CHECK] = Check(request, _reported(request, dsocr_config))
     return check
 
 
@@ -225,10 +223,7 @@ def dsocr_reading(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: KeptCase) -
 
     if (answer := _dsocr_kept.answer(dsocr_case, dsocr_subject)) is not None:
         return reading_of(answer)
-    read: SubjectResult = _dsocr_kept.get(
-        "read", lambda: read_alone(dsocr_subject, dsocr_case), dsocr_case, dsocr_subject
-    )
-    return read
+    return _dsocr_kept.get("read", lambda: read_alone(dsocr_subject, dsocr_case), dsocr_case, dsocr_subject)
 
 
 @pytest.fixture

@@ -272,14 +272,10 @@ def _resolve(config: pytest.Config) -> None:
 
 def _wants(metafunc: pytest.Metafunc, name: str) -> bool:
     """Return whether a test uses our fixture, directly or through an override, and does not parametrize it itself."""
-    given = {name for mark in metafunc.definition.iter_markers("parametrize") for name in _argnames(mark)}
-    if name in given:
-        return False
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
+        if name in (map(str.strip, names.split(",")) if isinstance(names, str) else names):
+            return False
     definitions = reversed(metafunc._arg2fixturedefs.get(name, ()))
     base = next((one for one in definitions if name not in one.argnames), None)
     return base is not None and base.func.__module__ == FIXTURES
-
-
-def _argnames(mark: pytest.Mark) -> list[str]:
-    names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
-    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 
 class Journal:
-    """Entries of a run, from its process, its forks and its workers. The first entry makes the file.
+    """Entries of a run, from its process, its forks and its workers, which have the controller's ``path``.
 
-    Args:
-        path: the controller's file, in a worker.
+    The first entry makes the file.
     """
 
     def __init__(self, path: str | None = None) -> None:
@@ -31,7 +30,6 @@ class Journal:
         """Append comparisons of a test, or the fact that it failed as expected.
 
         Args:
-            test: its node id.
             attempt: number of its starts so far; it may be run again.
             made: comparisons that do not pass, and those that come too late for its reports.
             expected: whether it is marked to fail, and failed.

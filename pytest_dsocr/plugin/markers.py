@@ -69,11 +69,7 @@ def registration_lines() -> list[str]:
 
 
 def arguments_of(mark: pytest.Mark) -> Any:
-    """Call a marker's function with the marker's arguments.
-
-    Raises:
-        DsocrError: on a wrong argument or a bad value.
-    """
+    """Call a marker's function with the marker's arguments; raise ``DsocrError`` on a wrong argument or a bad value."""
     marker = MARKERS[mark.name]
     try:
         bound = inspect.signature(marker).bind(*mark.args, **mark.kwargs)

@@ -1,13 +1,11 @@
 """Times of one run: measured, judged against this machine's baseline, or accepted as its new baseline."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,9 +13,10 @@ from pytest_dsocr.base.process import commit_here
 from pytest_dsocr.base.words import HASH_CHARACTERS
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.cost.roofline import device_of_gpu
+from pytest_dsocr.cost.roofline import Roof, device_of_gpu
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.plugin.config import command_of, typed_options
+from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Config
 from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.reference.goldens import baseline_places, check_writable
@@ -37,16 +36,11 @@ from pytest_dsocr.timing.counts import changed_conditions, exactly
 from pytest_dsocr.timing.identity import PageSetting
 from pytest_dsocr.timing.identity import identity_of as measured_identity
 from pytest_dsocr.timing.limits import ALONE, LOOKS, Watcher
+from pytest_dsocr.timing.probe.page import PageProbe
 from pytest_dsocr.timing.rounds import Measured
 from pytest_dsocr.timing.run import PerfRun, measure
 from pytest_dsocr.timing.statistics import Judgement, TimingVerdict, judge
 from pytest_dsocr.timing.summary import of_judgement, roof_over
-
-if TYPE_CHECKING:
-    from pytest_dsocr.cost.roofline import Roof
-    from pytest_dsocr.records.case import Case
-    from pytest_dsocr.timing.probe.page import PageProbe
-
 
 BASELINE_ROUNDS = LOOKS[1]
 """Rounds of a baseline: more than those of a run, because every later run relies on them."""
@@ -74,7 +68,9 @@ def perf_run(
     if config.baseline_update:
         check_writable(folders[0], "--dsocr-golden=FOLDER")
     before = PerfRun(counts) if config.baseline_update else against(config, counts)
-    if config.baseline_update or (before.baseline is None and is_kept_elsewhere(request.config)):
+    saving = ("benchmark_save", "benchmark_autosave", "benchmark_compare")
+    is_kept = handed_over(request.config) and any(getattr(request.config.option, name) for name in saving)
+    if config.baseline_update or (before.baseline is None and is_kept):
         check_right(parity := _parity(request, config, case))
     alone = BASELINE_ROUNDS if parity else ALONE
     try:
@@ -89,12 +85,6 @@ def perf_run(
         return _accepted(request.config, run, parity, folders[0])
     why = f"pytest-benchmark keeps the times; what it reads: {parity.get('verdict')}; {before.no_baseline}"
     return replace(run, is_kept=True, no_baseline=why) if parity else run
-
-
-def is_kept_elsewhere(config: pytest.Config) -> bool:
-    """Return whether pytest-benchmark saves the times of this run, or compares them with saved ones."""
-    options = ("benchmark_save", "benchmark_autosave", "benchmark_compare")
-    return handed_over(config) and any(getattr(config.option, name) for name in options)
 
 
 def handed_over(config: pytest.Config) -> bool:

@@ -105,11 +105,15 @@ def _may_compare_last(item: pytest.Item) -> bool:
 
 
 def _attach(item: pytest.Item, error: BaseException | None, report: pytest.TestReport) -> None:
+    """Attach a test's findings, and give it properties instead of those of an earlier phase or try."""
     sent = _sent(item, error, report)
     if check := item.stash.get(CHECK, None):
         check.reported = len(check.made)
     vars(report)["dsocr"] = to_builtins(sent)  # xdist sends on whatever a report holds
-    _add_properties(item, report, sent, _case_id(item))
+    found = TestResult(item.nodeid, outcome_of(report), sent=sent)
+    others = [one for one in item.user_properties if not one[0].startswith(PREFIX)]
+    item.user_properties[:] = [*others, *of_test(found, _case_id(item), item.config.stash.get(RUN, None))]
+    report.user_properties = list(item.user_properties)
 
 
 def _report_error(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
@@ -168,14 +172,6 @@ def _sent(item: pytest.Item, error: BaseException | None, report: pytest.TestRep
         perf=item.config.stash.get(PERF, None),
         run=item.config.stash.get(RUN, None),
     )
-
-
-def _add_properties(item: pytest.Item, report: pytest.TestReport, sent: WorkerReport, case: str) -> None:
-    """Give a test its properties, in the place of those of an earlier phase or try; its later reports have them too."""
-    found = TestResult(item.nodeid, outcome_of(report), sent=sent)
-    others = [one for one in item.user_properties if not one[0].startswith(PREFIX)]
-    item.user_properties[:] = [*others, *of_test(found, case, item.config.stash.get(RUN, None))]
-    report.user_properties = list(item.user_properties)
 
 
 def _slower(made: Iterable[Comparison], config: pytest.Config) -> dict[str, tuple[float, float, str]]:

@@ -180,9 +180,10 @@ class Run:
         if self._session is not None and (self.take_journal() or self._session.exitstatus != self._left_as):
             self._settle(self._session)
         if self._result is not None:
-            from pytest_dsocr.report.ci import append_summary
+            from pytest_dsocr.report.ci import append_markdown
+            from pytest_dsocr.report.views import markdown
 
-            if problem := append_summary(self._result.document):
+            if problem := append_markdown(markdown(self._result.document)):
                 sys.stderr.write(f"dsocr: {problem}\n")
 
     @property
@@ -238,12 +239,14 @@ class Run:
 
     def _write(self, out: Path) -> None:
         """Write the page of pictures, then the file that completes the result. A failure is a problem of the run."""
-        from pytest_dsocr.report.file import write_json
-        from pytest_dsocr.report.views import write_index, write_summary
+        from pytest_dsocr.base.files import write_whole
+        from pytest_dsocr.report.file import INDEX_NAME, SUMMARY_NAME, write_json
+        from pytest_dsocr.report.views import html, markdown
 
         try:
             result = self.result.document
-            page, summary = write_index(result, out), write_summary(result, out)
+            page = write_whole(out / INDEX_NAME, html(result))
+            summary = write_whole(out / SUMMARY_NAME, markdown(result))
             self.written = [str(write_json(out, result, self.config.stash.get(WITNESS, None))), str(page), str(summary)]
         except DsocrError as error:
             self.plan.problems.append(f"the result was not written: {error}")

@@ -18,7 +18,6 @@ from pytest_dsocr.report.words import ON_REQUEST
 from pytest_dsocr.report.worker_report import Deselection
 
 if TYPE_CHECKING:
-    from pytest_dsocr.records.case import Case
     from pytest_dsocr.records.config import Level
 
 SELECTING = {"keyword": "-k", "markexpr": "-m", "deselect": "--deselect", "lf": "--lf", "stepwise": "--sw"}
@@ -29,6 +28,8 @@ MOST_NAMES = 100
 
 def deselected(session: pytest.Session) -> Deselection:
     """Return our tests that are deselected, except those that our own options leave out."""
+    from pytest_dsocr.records.case import prompt_name
+
     named = session.config.stash.get(NAMED, None)
     found, kept = session.config.stash.get(COLLECTED, {}), {item.nodeid for item in session.items}
     names = [name for name in found if name not in kept]
@@ -39,14 +40,11 @@ def deselected(session: pytest.Session) -> Deselection:
         of=len(found),
         by=by if names else [],
         names=names[:MOST_NAMES],
-        listed=[*map(_listed, named.good)] if named else [],
+        listed=[
+            (case.id, case.page_name, case.preset.name, prompt_name(case.prompt, case.family))
+            for case in (named.good if named else ())
+        ],
     )
-
-
-def _listed(case: Case) -> tuple[str, str, str, str]:
-    from pytest_dsocr.records.case import prompt_name
-
-    return case.id, case.page_name, case.preset.name, prompt_name(case.prompt, case.family)
 
 
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -33,10 +33,8 @@ def dsocr_inputs(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: KeptCase) ->
     If both sides have answered to the case already, return the inputs of that answer.
     """
     _needs(dsocr_subject, "L1", "dsocr_inputs")
-    made: Mapping[str, Tensor] = _dsocr_kept.of_subject(
-        "input_tensors", lambda: _checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject
-    )
-    return made
+    make = _checked(dsocr_subject).inputs
+    return _dsocr_kept.of_subject("input_tensors", lambda: make(dsocr_case), dsocr_case, dsocr_subject)
 
 
 @pytest.fixture
@@ -48,10 +46,8 @@ def dsocr_vision(
     If both sides have answered to the case already, return the seams of that answer.
     """
     _needs(dsocr_subject, "L2", "dsocr_vision")
-    made: Mapping[str, Tensor] = _dsocr_kept.of_subject(
-        "vision_tensors", lambda: _checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject
-    )
-    return made
+    make = _checked(dsocr_subject).vision
+    return _dsocr_kept.of_subject("vision_tensors", lambda: make(dsocr_inputs), dsocr_case, dsocr_subject)
 
 
 @pytest.fixture

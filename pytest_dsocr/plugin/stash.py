@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.report.worker_report import Deselection
 
 
+T = TypeVar("T")
 CONFIG: pytest.StashKey[Config] = pytest.StashKey()
 """On the config: the run's options, once something of ours is used; see ``config.own_config``."""
 OUT_FOLDER: pytest.StashKey[Path] = pytest.StashKey()
@@ -93,17 +94,20 @@ class KeptCase:
     def __init__(self) -> None:
         self._made: dict[str, tuple[tuple[object, ...], Any]] = {}
 
-    def get(self, name: str, make: Callable[[], Any], case: object, *sides: object) -> Any:
+    def get(self, name: str, make: Callable[[], T], case: object, *sides: object) -> T:
         """Return the result of ``make`` for an equal ``case`` and the same ``sides``, or raise its error again."""
         if not self._is_of(name, case, sides):
             self._made.pop(name, None)  # before the next is made, so that there is room for it
-            self._made[name] = ((case, *sides), _made_or_error(make))
-        made = self._made[name][1]
+            try:
+                self._made[name] = ((case, *sides), make())
+            except Exception as error:
+                self._made[name] = ((case, *sides), error)
+        made: T | Exception = self._made[name][1]
         if isinstance(made, Exception):
             raise made
         return made
 
-    def of_subject(self, part: str, make: Callable[[], Any], case: object, subject: object) -> Any:
+    def of_subject(self, part: str, make: Callable[[], T], case: object, subject: object) -> T:
         """Return a part of the ``subject``'s answer if both sides have been compared, or else what ``make`` returns."""
         return getattr(self.answer(case, subject), part, None) or self.get(part, make, case, subject)
 
@@ -117,13 +121,6 @@ class KeptCase:
             return False
         of_case, *of_sides = self._made[name][0]
         return of_case == case and all(one is other for one, other in zip(of_sides, sides, strict=False))
-
-
-def _made_or_error(make: Callable[[], Any]) -> Any:
-    try:
-        return make()
-    except Exception as error:
-        return error
 
 
 COMPARED = "compared"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pytest_dsocr.base.words import HASH_CHARACTERS, count, listed, plain
-from pytest_dsocr.receipt.receipt import LimitFacts, Receipt, ReferenceFacts, SubjectFacts, ToolFacts
+from pytest_dsocr.receipt.receipt import Receipt
 from pytest_dsocr.report.views import cell, table
 from pytest_dsocr.report.words import counts
 
@@ -22,57 +22,39 @@ def _lines(receipt: Receipt) -> Iterator[str]:
     made = [(stage, counts(found)) for stage, found in receipt.stages.items()]
     yield from table(("stage", "comparisons"), made)
     for number, one in enumerate(receipt.causes, 1):
-        where = f"{one.what or one.found.tests[0]} in {len(one.found.cases)} of {count(one.found.of, one.found.unit)}"
+        cause = one.found
+        where = f"{cause.what or cause.tests[0]} in {len(cause.cases)} of {count(cause.of, cause.unit)}"
         scripts = [name for name in one.reproducer_sha256 if name.endswith(".py")]
         script = f" {count(len(scripts), 'reproducer')}: {', '.join(scripts)}" if scripts else ""
-        yield from ("", f"**Cause {number}** {cell(where)}: {cell(one.found.said)}.{script and cell(script)}")
+        yield from ("", f"**Cause {number}** {cell(where)}: {cell(cause.said)}.{script and cell(script)}")
     yield from ("", "To reproduce:", "", f"    {plain(receipt.command)}", "", "To check this receipt:", "")
     yield from ("    dsocr receipt --verify receipt.json", "", f"`sha256 {receipt.sha256}`")
 
 
 def _rows(receipt: Receipt) -> Iterator[tuple[str, str]]:
-    yield "subject", _subject(receipt.subject)
-    yield "model", f"{receipt.subject.model}, {_way(receipt.subject)}"
-    yield "reference", _reference(receipt.reference)
-    yield "pages", f"{listed(receipt.pages, NAMED)}; {', '.join(receipt.presets)}; {', '.join(receipt.prompts)}"
+    sides, tool, source = receipt.sides, receipt.tool, receipt.sides.source
+    known = filter(None, (source.name, source.version, source.commit and f"commit {source.commit}"))
+    yield "subject", f"{sides.subject} ({', '.join(known) or 'its source is not known'}), {sides.level}"
+    yield "model", f"{receipt.model}, {sides.checkpoint}/{sides.device}-{sides.dtype}-{sides.attention}"
+    yield "reference", _reference(receipt)
+    yield "pages", f"{listed(sides.pages, NAMED)}; {', '.join(sides.presets)}; {', '.join(sides.prompts)}"
     right = sum(case.passes for case in receipt.cases)
     yield "cases", f"{right} of {len(receipt.cases)} pass"
-    yield "limits", limits_in_words(receipt.limits)
+    unusual = [*(one.in_words(name) for name, one in receipt.looser.items()), receipt.budget]
+    yield "limits", ", ".join(filter(None, unusual)) or "the usual ones"
     yield "comparisons", counts(receipt.counts) or "none"
     offered = [f"{level}: {listed(names, NAMED)}" for level, names in receipt.not_offered.items()]
     yield "not offered", "; ".join(offered) or "nothing"
     yield "left out", "; ".join(receipt.left_out) or "nothing"
     yield "not possible", "; ".join(receipt.not_possible) or "nothing"
-    yield "tool", _tool(receipt.tool)
+    changed = f"; CHANGED: {listed(tool.changed, NAMED)}" if tool.changed else ", unchanged"
+    commit = f", commit {tool.commit}" if tool.commit else ""
+    yield "tool", f"{tool.version}{commit}, files {tool.files_sha256[:HASH_CHARACTERS]}{changed}"
     yield "run", f"{receipt.started}, {receipt.run}, commit {receipt.commit or 'unknown'}"
 
 
-def _subject(subject: SubjectFacts) -> str:
-    source = subject.source
-    known = [] if source is None else [source.name, source.version, source.commit and f"commit {source.commit}"]
-    facts = ", ".join(one for one in known if one) or "its source is not known"
-    return f"{subject.name} ({facts}), {subject.level}"
-
-
-def _way(subject: SubjectFacts) -> str:
-    return f"{subject.checkpoint}/{subject.device}-{subject.dtype}-{subject.attention}"
-
-
-def _tool(tool: ToolFacts) -> str:
-    changed = f"; CHANGED: {listed(tool.changed, NAMED)}" if tool.changed else ", unchanged"
-    commit = f", commit {tool.commit}" if tool.commit else ""
-    return f"{tool.version}{commit}, files {tool.files_sha256[:HASH_CHARACTERS]}{changed}"
-
-
-def _reference(reference: ReferenceFacts) -> str:
-    files = [f"{name} {value[:HASH_CHARACTERS]}" for name, value in reference.provenance.vendor_sha256.items()]
-    engine = f"; the engine answered for {count(reference.cases_by_engine, 'case')}" * bool(reference.cases_by_engine)
-    return f"{reference.kind}, {reference.key}; {', '.join(files) or 'no file of the vendor'}{engine}"
-
-
-def limits_in_words(limits: LimitFacts) -> str:
-    """Return whether the limits are the usual ones, and those that are not."""
-    if limits.are_usual:
-        return "the usual ones"
-    looser = (f"{name}={one.allowed:g} ({one.usual:g}) {one.by}" for name, one in limits.looser.items())
-    return f"not the usual ones: {', '.join([*looser, *([limits.budget] if limits.budget else [])])}"
+def _reference(receipt: Receipt) -> str:
+    sides, by_engine = receipt.sides, sum(case.by_engine for case in receipt.cases)
+    files = [f"{name} {value[:HASH_CHARACTERS]}" for name, value in sides.provenance.vendor_sha256.items()]
+    engine = f"; the engine answered for {count(by_engine, 'case')}" if by_engine else ""
+    return f"{sides.reference}, {sides.key}; {', '.join(files) or 'no file of the vendor'}{engine}"

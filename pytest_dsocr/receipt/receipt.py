@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,19 +19,17 @@ from pytest_dsocr.base.words import PACKAGE, count, in_shell, listed
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.reproducer import FOLDER, stage_of_reproducer
 from pytest_dsocr.history.record import stage_of
-from pytest_dsocr.records.provenance import Provenance
-from pytest_dsocr.records.source import SubjectSource
 from pytest_dsocr.report.case_result import LimitsUsed
 from pytest_dsocr.report.causes import FailureCause
 from pytest_dsocr.report.document import Environment, Looser, RunJson, finished
 from pytest_dsocr.report.file import JSON_NAME, Ending, read_result
+from pytest_dsocr.report.run_sides import RunSides
 
 FORMAT: Literal[1] = 1
 RECEIPT_NAME, MARKDOWN_NAME = "receipt.json", "receipt.md"
 TESTS, KNOWN = "--tests=", "known failure"
 MOST_CHANGED = 20
 SINCE = "not known: the receipt was made by another installation than the run"
-OLD = "was written by an earlier version, which kept less; run the comparison again"
 
 
 class ToolFacts(Struct, frozen=True):
@@ -45,66 +44,22 @@ class ToolFacts(Struct, frozen=True):
     """Files that differ from the wheel or the commit; the first ones."""
 
 
-class SubjectFacts(Struct, frozen=True):
-    """The implementation under test, and how it was run."""
-
-    name: str
-    """Value of ``--subject``."""
-    source: SubjectSource | None
-    model: str
-    level: str | None
-    checkpoint: str
-    device: str
-    dtype: str
-    attention: str
-
-
-class ReferenceFacts(Struct, frozen=True):
-    """Reference of the run."""
-
-    kind: Literal["recorded", "live", "engine"]
-    key: str
-    provenance: Provenance
-    """The vendor's hashes are among it."""
-    recording_sha256: str
-    """Hash of the recording's manifest; empty without a recording."""
-    cases_by_engine: Count
-    """Number of cases for which the engine answered."""
-
-
-class LimitFacts(Struct, frozen=True):
-    """Limits of the run, and whatever differs from the usual ones."""
-
-    used: list[LimitsUsed]
-    """Each set of limits once."""
-    looser: dict[str, Looser]
-    budget: str
-    """Origin of a budget; empty without one."""
-    allowed_to_miss: list[str]
-
-    @property
-    def are_usual(self) -> bool:
-        """Whether the run claims the usual limits."""
-        return not (self.looser or self.budget)
-
-
 class CaseVerdict(Struct, frozen=True):
     """A page with a preset and a prompt."""
 
     id: str
     verdict: str
     passes: bool
+    by_engine: bool
+    """Whether the engine answered instead of the vendor's code."""
 
 
 class ReproducedCause(Struct, frozen=True):
     """A cause of failures, and the script that shows it without this package."""
 
-    what: str
     found: FailureCause
-    reproducer: str
-    """Script, relative to the folder of the result; empty if there is none."""
     reproducer_sha256: dict[str, str]
-    """Hashes of its files, and of those of the causes after it, by path."""
+    """Hashes of its files, and of those of the causes after it, by path relative to the folder of the result."""
 
 
 class Receipt(Struct, kw_only=True, frozen=True):
@@ -120,13 +75,14 @@ class Receipt(Struct, kw_only=True, frozen=True):
     verdict: str
     passes: bool
     ended_as: Ending
-    subject: SubjectFacts
-    reference: ReferenceFacts
-    pages: list[str]
-    presets: list[str]
-    prompts: list[str]
+    model: str
+    sides: RunSides
     cases: list[CaseVerdict]
-    limits: LimitFacts
+    limits: list[LimitsUsed]
+    """Each set of limits once."""
+    looser: dict[str, Looser]
+    budget: str
+    """Origin of a budget; empty without one."""
     counts: dict[str, Count]
     """Number of comparisons by verdict."""
     stages: dict[str, dict[str, Count]]
@@ -144,8 +100,6 @@ class Receipt(Struct, kw_only=True, frozen=True):
     """Command that the user typed."""
     reproduce: list[str]
     """Words of ``dsocr compare`` that run it again; empty if other tests took part."""
-    given_elsewhere: dict[str, str]
-    """Options that are not on the command line, with their source."""
     result_sha256: str
     """Hash of the run's ``dsocr.json``."""
     sha256: str = ""
@@ -166,15 +120,40 @@ def receipt_of(folder: Path) -> Receipt:
     """Return the receipt of the finished run in a folder.
 
     Raises:
-        DsocrError: if there is no finished run, it compared nothing, or an earlier version wrote it.
+        DsocrError: if there is no finished run, or it compared nothing.
     """
     path = folder if folder.suffix == ".json" else folder / JSON_NAME
     result = finished(read_result(path), path)
     if result.run is None:
         raise DsocrError(f"{path} compares nothing ({result.verdict}), so there is nothing to certify")
-    if not result.tool_sha256 or result.run.source is None or any(case.limits is None for case in result.cases):
-        raise DsocrError(f"{path} {OLD}")
-    made = Receipt(**_facts(result), causes=[*_causes(result, path.parent)], result_sha256=sha256(path.read_bytes()))
+    used = [case.limits for case in result.cases]
+    made = Receipt(
+        format=FORMAT,
+        run=result.id,
+        started=result.started,
+        ended=result.ended,
+        commit=result.commit,
+        verdict=result.verdict,
+        passes=result.passes,
+        ended_as=result.ended_as,
+        model=family_named(result.run.checkpoint).title,
+        sides=result.run,
+        cases=[CaseVerdict(case.id, case.verdict, case.passes, case.by_engine) for case in result.cases],
+        limits=[one for k, one in enumerate(used) if one not in used[:k]],
+        looser=result.looser,
+        budget=result.budget.origin if result.budget else "",
+        counts=result.counts,
+        stages=stages_of(result),
+        not_offered=result.not_offered,
+        left_out=[*_left_out(result)],
+        not_possible=[*_not_possible(result)],
+        causes=[*_causes(result, path.parent)],
+        tool=_tool(result),
+        environment=result.environment,
+        command=in_shell(result.reproduce) or result.command,
+        reproduce=result.reproduce,
+        result_sha256=sha256(path.read_bytes()),
+    )
     return replace(made, sha256=RECEIPTS.parse(sealed(made))["sha256"])
 
 
@@ -198,43 +177,6 @@ def write_receipt(folder: Path) -> Receipt:
     return found
 
 
-def _facts(result: RunJson) -> dict[str, Any]:
-    run = result.run
-    assert run is not None
-    elsewhere = {name: by for name, by in run.given_by.items() if not by.startswith("--")}
-    return {
-        "format": FORMAT,
-        "run": result.id,
-        **{name: getattr(result, name) for name in ("started", "ended", "commit", "verdict", "passes", "ended_as")},
-        "subject": SubjectFacts(
-            name=run.subject,
-            source=run.source,
-            model=family_named(run.checkpoint).title,
-            **{name: getattr(run, name) for name in ("level", "checkpoint", "device", "dtype", "attention")},
-        ),
-        "reference": ReferenceFacts(
-            kind=run.reference,
-            key=run.key,
-            provenance=run.provenance,
-            recording_sha256=run.recording_sha256,
-            cases_by_engine=sum(case.by_engine for case in result.cases),
-        ),
-        **{name: getattr(run, name) for name in ("pages", "presets", "prompts")},
-        "cases": [CaseVerdict(case.id, case.verdict, case.passes) for case in result.cases],
-        "limits": _limits(result),
-        "counts": result.counts,
-        "stages": stages_of(result),
-        "not_offered": result.not_offered,
-        "left_out": [*_left_out(result)],
-        "not_possible": [*_not_possible(result)],
-        "tool": _tool(result),
-        "environment": result.environment,
-        "command": in_shell(result.reproduce) or result.command,
-        "reproduce": result.reproduce,
-        "given_elsewhere": elsewhere,
-    }
-
-
 def _tool(result: RunJson) -> ToolFacts:
     """Return the tool of a run. If it was another one than this, its files are known by their hash alone."""
     if result.tool_sha256 != own_sha256():
@@ -242,22 +184,11 @@ def _tool(result: RunJson) -> ToolFacts:
     return ToolFacts(result.pytest_dsocr, result.tool_sha256, commit_of(PACKAGE), changed_files()[:MOST_CHANGED])
 
 
-def _limits(result: RunJson) -> LimitFacts:
-    assert result.run is not None
-    used: list[LimitsUsed] = []
-    for case in result.cases:
-        if case.limits and case.limits not in used:
-            used.append(case.limits)
-    budget = result.budget.origin if result.budget else ""
-    return LimitFacts(used, result.looser, budget, sorted(result.run.settings.get("allow_missing", ())))
-
-
 def stages_of(result: RunJson) -> dict[str, dict[str, int]]:
     """Count the comparisons of all tests by stage and verdict."""
-    found: dict[str, dict[str, int]] = {}
+    found = defaultdict[str, Counter[str]](Counter)
     for one in (one for test in result.tests for one in test.comparisons):
-        of_stage = found.setdefault(stage_of(one.what), {})
-        of_stage[one.verdict] = of_stage.get(one.verdict, 0) + 1
+        found[stage_of(one.what)][one.verdict] += 1
     return {stage: dict(sorted(counts.items())) for stage, counts in sorted(found.items())}
 
 
@@ -293,10 +224,4 @@ def _causes(result: RunJson, folder: Path) -> Iterator[ReproducedCause]:
         )
         files = [path for stage in stages for path in sorted((folder / FOLDER / stage).glob("*"))]
         hashes = {path.relative_to(folder).as_posix(): sha256(path.read_bytes()) for path in files}
-        yield ReproducedCause(one.what, one, next((name for name in hashes if name.endswith(".py")), ""), hashes)
-
-
-def counted(stages: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Add up the comparisons of all stages by verdict."""
-    verdicts = {verdict for counts in stages.values() for verdict in counts}
-    return {verdict: sum(counts.get(verdict, 0) for counts in stages.values()) for verdict in verdicts}
+        yield ReproducedCause(one, hashes)

@@ -20,7 +20,8 @@ def run_again(receipt: Receipt) -> Iterator[tuple[str, str]]:
     if receipt.reproduce[:2] != COMPARE:
         yield "open", f"{NOT_OURS}{receipt.command}"
         return
-    if elsewhere := [f"{name} by {by}" for name, by in receipt.given_elsewhere.items()]:
+    given = receipt.sides.given_by.items()
+    if elsewhere := [f"{name} by {by}" for name, by in given if not by.startswith("--")]:
         yield "note", f"the run had options that are not on its command line: {', '.join(elsewhere)}"
     with TemporaryDirectory() as folder:
         words = [sys.executable, SAFE_PATH, "-m", "pytest_dsocr", "compare", *arguments(receipt, folder)]
@@ -59,5 +60,5 @@ def _facts(receipt: Receipt) -> dict[str, Any]:
         "verdict": receipt.verdict,
         "counts": {verdict: number for verdict, number in receipt.counts.items() if number},
         "stages": receipt.stages,
-        "causes": [(one.what, one.found.why, one.found.proven, one.found.described) for one in receipt.causes],
+        "causes": [(one.what, one.why, one.proven, one.described) for one in (of.found for of in receipt.causes)],
     }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -17,8 +17,9 @@ from pytest_dsocr.compare.tolerances import usual_limits
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.history.record import stage_of
-from pytest_dsocr.models.spec import DECODE, TOKENIZER
-from pytest_dsocr.receipt.receipt import KNOWN, RECEIPTS, Receipt, counted, receipt_of
+from pytest_dsocr.models.spec import DECODE, PREPROCESS, TOKENIZER
+from pytest_dsocr.receipt.receipt import KNOWN, RECEIPTS, Receipt, receipt_of
+from pytest_dsocr.receipt.rerun import run_again
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.environment import family_with
@@ -26,8 +27,8 @@ from pytest_dsocr.reference.goldens import RECORDINGS, anchors_of, shipped_folde
 from pytest_dsocr.reference.recording import MANIFEST, Recording
 from pytest_dsocr.report.case_result import LimitsUsed
 from pytest_dsocr.report.file import JSON_NAME, Ending
+from pytest_dsocr.report.strip import OUTPUT
 
-POSTPROCESS = "postprocess"
 UNSEALED = Format(Receipt, RECEIPTS.advice, parse=parse_json)
 """Format of a receipt with any digest, to check the rest of one that was edited."""
 
@@ -44,20 +45,15 @@ class CheckMark(StrEnum):
     """Not checked, because this machine cannot."""
 
 
-@dataclass(frozen=True)
-class ReceiptFinding:
-    """Result of one check, with its reason."""
-
-    mark: CheckMark
-    what: str
-    found: str
+OK, NO, NOTE, OPEN = CheckMark
+ReceiptFinding = tuple[CheckMark, str, str]
+"""Result of one check: its mark, its name, and the reason."""
 
 
 def verify(path: Path, *, rerun: bool = False) -> Iterator[ReceiptFinding]:
     """Yield the findings about a receipt.
 
     Args:
-        path: file of the receipt.
         rerun: also run its command, which runs the subject's code.
 
     Raises:
@@ -66,9 +62,9 @@ def verify(path: Path, *, rerun: bool = False) -> Iterator[ReceiptFinding]:
     data = RECEIPTS.read_bytes(path)
     try:
         receipt = RECEIPTS.decode(data, path)
-        yield ReceiptFinding(CheckMark.OK, "digest", receipt.sha256)
+        yield OK, "digest", receipt.sha256
     except DsocrError as error:
-        yield ReceiptFinding(CheckMark.NO, "digest", str(error))
+        yield NO, "digest", str(error)
         receipt = UNSEALED.decode(data, path)
     yield _result(receipt, path.parent)
     yield from _verdict(receipt)
@@ -79,37 +75,31 @@ def verify(path: Path, *, rerun: bool = False) -> Iterator[ReceiptFinding]:
     yield _recording(receipt)
     yield _checkpoint(receipt)
     yield from _reproducers(receipt, path.parent)
-    if rerun:
-        from pytest_dsocr.receipt.rerun import run_again
-
-        yield from (ReceiptFinding(CheckMark(mark), "rerun", found) for mark, found in run_again(receipt))
-    else:
-        unseen = "whether the subject gives this, and whether anything changed the tool while it ran: --rerun shows it"
-        yield ReceiptFinding(CheckMark.OPEN, "rerun", unseen)
+    unseen = "whether the subject gives this, and whether anything changed the tool while it ran: --rerun shows it"
+    found = run_again(receipt) if rerun else [(OPEN, unseen)]
+    yield from ((CheckMark(mark), "rerun", why) for mark, why in found)
 
 
 def _result(receipt: Receipt, folder: Path) -> ReceiptFinding:
     """Compare the receipt with the result that it was made of, if that lies next to it."""
     place = folder / JSON_NAME
     if not place.is_file():
-        return ReceiptFinding(CheckMark.OPEN, "result", f"there is no {JSON_NAME} next to the receipt")
+        return OPEN, "result", f"there is no {JSON_NAME} next to the receipt"
     if sha256(place.read_bytes()) != receipt.result_sha256:
-        return ReceiptFinding(CheckMark.NO, "result", f"{place} is of another run, or was changed")
+        return NO, "result", f"{place} is of another run, or was changed"
     made = receipt_of(folder)
     names = [name for name in made.__struct_fields__ if getattr(made, name) != getattr(receipt, name)]
     other = [name for name in names if name not in ("sha256", "tool")]
     if other:
-        return ReceiptFinding(CheckMark.NO, "result", f"{', '.join(other)} differ from what {place} gives")
-    return ReceiptFinding(CheckMark.OK, "result", f"equal to what {place} gives")
+        return NO, "result", f"{', '.join(other)} differ from what {place} gives"
+    return OK, "result", f"equal to what {place} gives"
 
 
 def _verdict(receipt: Receipt) -> Iterator[ReceiptFinding]:
     """Check that verdict, counts, cases and causes agree."""
-    of_stages = counted(receipt.stages)
-    if {**of_stages} != {verdict: number for verdict, number in receipt.counts.items() if number}:
-        yield ReceiptFinding(
-            CheckMark.NO, "counts", f"those of the stages give {of_stages}, the total is {receipt.counts}"
-        )
+    of_stages = sum(map(Counter, receipt.stages.values()), Counter[str]())
+    if of_stages != Counter(receipt.counts):
+        yield NO, "counts", f"those of the stages give {dict(of_stages)}, the total is {receipt.counts}"
     wrong = receipt.counts.get(Verdict.WRONG, 0)
     failed = [case.id for case in receipt.cases if not case.passes]
     may_fail = any(KNOWN in one for one in receipt.not_possible)
@@ -121,9 +111,9 @@ def _verdict(receipt: Receipt) -> Iterator[ReceiptFinding]:
         *([] if any(of_stages.get(one) for one in RIGHT) else ["nothing was compared"]),
     ]
     if receipt.passes and against:
-        yield ReceiptFinding(CheckMark.NO, "verdict", f"it says {receipt.verdict!r}, but: {', '.join(against)}")
+        yield NO, "verdict", f"it says {receipt.verdict!r}, but: {', '.join(against)}"
     else:
-        yield ReceiptFinding(CheckMark.OK, "verdict", f"{receipt.verdict}; counts, cases and causes agree with it")
+        yield OK, "verdict", f"{receipt.verdict}; counts, cases and causes agree with it"
 
 
 RIGHT = (Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP)
@@ -131,53 +121,47 @@ RIGHT = (Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP)
 
 def _stages(receipt: Receipt) -> Iterator[ReceiptFinding]:
     """Name the stages that the subject's level includes and that have no comparison."""
-    offered = Level(int(receipt.subject.level[1:])) if receipt.subject.level else Level.TEXT
-    expected = [POSTPROCESS, *([TOKENIZER] if offered >= Level.INPUTS else [])]
+    offered = Level(int(receipt.sides.level[1:])) if receipt.sides.level else Level.TEXT
+    expected = [OUTPUT, *([PREPROCESS, TOKENIZER] if offered >= Level.INPUTS else [])]
     if offered >= Level.STAGES:
-        family = family_named(receipt.subject.checkpoint)
+        family = family_named(receipt.sides.checkpoint)
         expected += dict.fromkeys([*map(stage_of, family.vision_seams), "prefill", DECODE])
     made = {stage for stage, found in receipt.stages.items() if {*found} - {Verdict.NOT_COMPARED}}
     refused = {stage_of(what) for names in receipt.not_offered.values() for what in names}
     missing = [stage for stage in expected if stage not in made]
     if gone := [stage for stage in missing if stage not in refused]:
-        yield ReceiptFinding(CheckMark.NO, "stages", f"no comparison of {', '.join(gone)}, which {offered} includes")
+        yield NO, "stages", f"no comparison of {', '.join(gone)}, which {offered} includes"
     elif missing:
-        yield ReceiptFinding(
-            CheckMark.NOTE, "stages", f"the subject does not offer {', '.join(missing)}, which {offered} includes"
-        )
+        yield NOTE, "stages", f"the subject does not offer {', '.join(missing)}, which {offered} includes"
     else:
-        yield ReceiptFinding(CheckMark.OK, "stages", f"every stage of {offered} has comparisons")
-    yield from (ReceiptFinding(CheckMark.NO, "left out", one) for one in receipt.left_out)
-    yield from (ReceiptFinding(CheckMark.NOTE, "skipped", one) for one in receipt.not_possible)
-    if receipt.limits.allowed_to_miss:
-        yield ReceiptFinding(CheckMark.NOTE, "allowed", f"to miss: {', '.join(receipt.limits.allowed_to_miss)}")
+        yield OK, "stages", f"every stage of {offered} has comparisons"
+    yield from ((NO, "left out", one) for one in receipt.left_out)
+    yield from ((NOTE, "skipped", one) for one in receipt.not_possible)
+    if allowed := sorted(receipt.sides.settings.get("allow_missing", ())):
+        yield NOTE, "allowed", f"to miss: {', '.join(allowed)}"
 
 
 def _limits(receipt: Receipt) -> Iterator[ReceiptFinding]:
     """Compare the limits with the usual ones of this version."""
-    found = [one for used in receipt.limits.used for one in _unusual(used, receipt)]
-    found += [
-        f"{name}={one.allowed:g} ({one.usual:g}) {one.by}".rstrip() for name, one in receipt.limits.looser.items()
-    ]
-    found += [receipt.limits.budget] if receipt.limits.budget else []
+    found = [one for used in receipt.limits for one in _unusual(used, receipt)]
+    found += [one.in_words(name) for name, one in receipt.looser.items()]
+    found += [receipt.budget] if receipt.budget else []
     if found:
-        yield ReceiptFinding(
-            CheckMark.NO, "limits", f"looser than this version's usual ones: {', '.join(dict.fromkeys(found))}"
-        )
-    elif not receipt.limits.used:
-        yield ReceiptFinding(CheckMark.NO, "limits", "no case was judged by any")
+        yield NO, "limits", f"looser than this version's usual ones: {', '.join(dict.fromkeys(found))}"
+    elif not receipt.limits:
+        yield NO, "limits", "no case was judged by any"
     else:
-        yield ReceiptFinding(CheckMark.OK, "limits", "the usual ones of this version")
+        yield OK, "limits", "the usual ones of this version"
 
 
 def _unusual(used: LimitsUsed, receipt: Receipt) -> Iterator[str]:
     """Yield the limits that allow more than the usual ones, and doubts about the conditions that they are for."""
-    subject, made = receipt.subject, receipt.reference.provenance
+    subject, made = receipt.sides, receipt.sides.provenance
     usual = usual_limits(used.dtype, same_key=used.same_key, on_cpu=used.on_cpu).by_name
     yield from (
         f"{name}={used.allowed.get(name, 0):g} ({limit:g})"
         for name, limit in usual.items()
-        if used.allowed.get(name, 0) > limit and name not in receipt.limits.looser
+        if used.allowed.get(name, 0) > limit and name not in receipt.looser
     )
     if used.dtype not in (subject.dtype, made.dtype):
         yield f"limits of {used.dtype} between {subject.dtype} and {made.dtype}"
@@ -192,77 +176,68 @@ def _tool(receipt: Receipt) -> Iterator[ReceiptFinding]:
     """Compare the tool's files with those of this installation."""
     tool = receipt.tool
     if tool.changed:
-        yield ReceiptFinding(CheckMark.NO, "tool", f"its files differ from its wheel or commit: {listed(tool.changed)}")
+        yield NO, "tool", f"its files differ from its wheel or commit: {listed(tool.changed)}"
     shown = tool.files_sha256[:HASH_CHARACTERS]
     if tool.version != pytest_dsocr.__version__:
         other = f"it is of version {tool.version}, and this is {pytest_dsocr.__version__}; install that version"
-        yield ReceiptFinding(CheckMark.OPEN, "tool", other)
+        yield OPEN, "tool", other
     elif tool.files_sha256 != own_sha256():
         other = f"it is not this installation of the same version ({shown} and {own_sha256()[:HASH_CHARACTERS]})"
-        yield ReceiptFinding(CheckMark.NO, "tool", f"{other}: it was patched, or is of another commit")
+        yield NO, "tool", f"{other}: it was patched, or is of another commit"
     else:
-        yield ReceiptFinding(CheckMark.OK, "tool", f"its files are those of this installation, {shown}")
+        yield OK, "tool", f"its files are those of this installation, {shown}"
 
 
 def _vendor(receipt: Receipt) -> Iterator[ReceiptFinding]:
     """Compare the vendor's files with those that this version knows."""
-    files = receipt.reference.provenance.vendor_sha256
-    if receipt.reference.cases_by_engine:
-        by = f"the engine answered for {count(receipt.reference.cases_by_engine, 'case')} instead of the vendor's code"
-        yield ReceiptFinding(CheckMark.NOTE, "reference", by)
+    files = receipt.sides.provenance.vendor_sha256
+    if by_engine := sum(case.by_engine for case in receipt.cases):
+        yield NOTE, "reference", f"the engine answered for {count(by_engine, 'case')} instead of the vendor's code"
     if not files:
         return
     try:
         known = read_json(anchors_of(shipped_folder() / RECORDINGS, family_with(files))).files
     except DsocrError as error:
-        yield ReceiptFinding(CheckMark.NO, "vendor", str(error))
+        yield NO, "vendor", str(error)
         return
     other = [name for name, value in files.items() if name not in known or known[name].sha256 != value]
     if other:
-        yield ReceiptFinding(
-            CheckMark.NO, "vendor", f"{', '.join(other)} are not the vendor's files that this version knows"
-        )
+        yield NO, "vendor", f"{', '.join(other)} are not the vendor's files that this version knows"
     else:
-        yield ReceiptFinding(CheckMark.OK, "vendor", f"{count(len(files), 'file')}, as this version knows them")
+        yield OK, "vendor", f"{count(len(files), 'file')}, as this version knows them"
 
 
 def _recording(receipt: Receipt) -> ReceiptFinding:
     """Find the recording among the shipped ones, and check the hash of each of its files."""
-    stated = receipt.reference.recording_sha256
+    stated = receipt.sides.recording_sha256
     if not stated:
-        return ReceiptFinding(
-            CheckMark.OPEN, "goldens", f"the reference is {receipt.reference.kind}, which keeps no recording"
-        )
+        return OPEN, "goldens", f"the reference is {receipt.sides.reference}, which keeps no recording"
     shipped = [*(shipped_folder() / RECORDINGS).rglob(MANIFEST)]
     found = next((one.parent for one in shipped if sha256(one.read_bytes()) == stated), None)
     if found is None:
         same = receipt.tool.version == pytest_dsocr.__version__
-        is_shipped = any(one.parent.as_posix().endswith(receipt.reference.key) for one in shipped)
+        is_shipped = any(one.parent.as_posix().endswith(receipt.sides.key) for one in shipped)
         mark = CheckMark.NO if same and is_shipped else CheckMark.OPEN
-        return ReceiptFinding(mark, "goldens", f"{receipt.reference.key} is not as it is shipped with this version")
+        return mark, "goldens", f"{receipt.sides.key} is not as it is shipped with this version"
     try:
         cases = Recording.open(found).cases
     except DsocrError as error:
-        return ReceiptFinding(CheckMark.NO, "goldens", str(error))
-    return ReceiptFinding(
-        CheckMark.OK, "goldens", f"{receipt.reference.key} as shipped, {count(len(cases), 'case')} by their hashes"
-    )
+        return NO, "goldens", str(error)
+    return OK, "goldens", f"{receipt.sides.key} as shipped, {count(len(cases), 'case')} by their hashes"
 
 
 def _checkpoint(receipt: Receipt) -> ReceiptFinding:
     """Hash the checkpoint, if this machine has it."""
     from pytest_dsocr.engine.checkpoint import resolve
 
-    name, stated = receipt.subject.checkpoint, receipt.reference.provenance.checkpoint_sha256
+    name, stated = receipt.sides.checkpoint, receipt.sides.provenance.checkpoint_sha256
     try:
         found = resolve(name).sha256
     except DsocrError as error:
-        return ReceiptFinding(CheckMark.OPEN, "checkpoint", str(error))
+        return OPEN, "checkpoint", str(error)
     if found != stated:
-        return ReceiptFinding(
-            CheckMark.NO, "checkpoint", f"{name} has {found[:HASH_CHARACTERS]}, not {stated[:HASH_CHARACTERS]}"
-        )
-    return ReceiptFinding(CheckMark.OK, "checkpoint", f"{name}, {found[:HASH_CHARACTERS]}")
+        return NO, "checkpoint", f"{name} has {found[:HASH_CHARACTERS]}, not {stated[:HASH_CHARACTERS]}"
+    return OK, "checkpoint", f"{name}, {found[:HASH_CHARACTERS]}"
 
 
 def _reproducers(receipt: Receipt, folder: Path) -> Iterator[ReceiptFinding]:
@@ -271,8 +246,8 @@ def _reproducers(receipt: Receipt, folder: Path) -> Iterator[ReceiptFinding]:
         for name, stated in one.reproducer_sha256.items():
             path = folder / name
             if not path.is_file():
-                yield ReceiptFinding(CheckMark.OPEN, "reproducer", f"{path} is not here")
+                yield OPEN, "reproducer", f"{path} is not here"
             elif sha256(path.read_bytes()) != stated:
-                yield ReceiptFinding(CheckMark.NO, "reproducer", f"{path} was changed")
+                yield NO, "reproducer", f"{path} was changed"
             else:
-                yield ReceiptFinding(CheckMark.OK, "reproducer", str(path))
+                yield OK, "reproducer", str(path)

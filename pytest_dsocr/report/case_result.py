@@ -20,8 +20,6 @@ from pytest_dsocr.records.provenance import is_by_engine
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport, CaseRun, FurtherCause
-    from pytest_dsocr.compare.tolerances import Tolerances
-    from pytest_dsocr.records.subject_result import SubjectResult
 
 Number = int | float | Literal["nan", "infinite", "-infinite"] | None
 """A number, the word for one that JSON lacks, or None where there is none."""
@@ -160,11 +158,6 @@ class LimitsUsed(Struct, frozen=True):
     allowed: dict[str, float]
     """By the names of the tolerances, and ``vision``."""
 
-    @classmethod
-    def of(cls, limits: Tolerances, *, same_key: bool, on_cpu: bool) -> LimitsUsed:
-        """Return the limits of a case."""
-        return cls(limits.dtype, same_key, on_cpu, limits.by_name)
-
 
 class CaseResult(Struct, kw_only=True, frozen=True):
     """A case: judged under the run's own limits by the worker, and then by its tests."""
@@ -229,8 +222,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
     """Comparisons beyond the run's own limits, though the case passes."""
     unjudged: list[str] = []
     """WRONG comparisons that no test judged, although a test should have."""
-    limits: LimitsUsed | None = None
-    """None in results of earlier versions."""
+    limits: LimitsUsed
 
     @property
     def why(self) -> str:
@@ -245,12 +237,14 @@ class CaseResult(Struct, kw_only=True, frozen=True):
         place: int = 0,
         picture: str | None = None,
         cost: dict[str, int] | None = None,
-        limits: LimitsUsed | None = None,
+        same_key: bool = False,
+        on_cpu: bool = False,
     ) -> CaseResult:
         """Return the result of a case, judged under the run's own limits and not those of one test."""
         exchange, divergence, readings = report.exchange, report.divergence, report.readings
         answer, expected, explanation = exchange.answer, exchange.expected, exchange.explanation
         has_read = "read" not in answer.lost
+        read = [[span.label, *map(of_number, box)] for span in answer.spans for box in span.boxes]
         return cls(
             id=report.case.id,
             place=place,
@@ -289,12 +283,12 @@ class CaseResult(Struct, kw_only=True, frozen=True):
             compression=_compression(exchange),
             loss=_loss(report),
             readings=RepeatedReadings([one.after for one in readings.made], [*readings.failing]) if readings else None,
-            said=_read_output(answer) if has_read else None,
+            said=ReadOutput(printable(answer.text), read) if has_read else None,
             picture=picture,
             by_engine=is_by_engine(expected.provenance),
             comparisons=[ComparisonResult.of(one) for one in report.comparisons],
             cost=cost,
-            limits=limits,
+            limits=LimitsUsed(report.limits.dtype, same_key, on_cpu, report.limits.by_name),
         )
 
 
@@ -329,11 +323,6 @@ def _compression(exchange: CaseRun) -> Compression | None:
         return None
     shown = valid_image_tokens(Workload(load_image(case.page).size, case.preset, 0, tokens), case.family)
     return Compression(shown, written) if shown and written > 0 else None
-
-
-def _read_output(answer: SubjectResult) -> ReadOutput:
-    boxes = [[span.label, *map(of_number, box)] for span in answer.spans for box in span.boxes]
-    return ReadOutput(printable(answer.text), boxes)
 
 
 def of_number(value: float | None) -> Number:

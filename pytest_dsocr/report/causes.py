@@ -63,9 +63,8 @@ class FailureCause(Struct):
     @property
     def said(self) -> str:
         """Why, and how the values differ; with further causes, all of them by number."""
-        if numbered := self.numbered:
-            return f"{len(numbered)} causes: {'; '.join(numbered)}"
-        return self._said
+        found = "; ".join(self.whys)
+        return f"{len(self.numbered)} causes: {found}" if self.numbered else found
 
     @property
     def numbered(self) -> list[str]:
@@ -73,19 +72,16 @@ class FailureCause(Struct):
 
         A further cause at the first break takes the place of a first cause that names nothing.
         """
+        if not self.further:
+            return []
         every, is_named = [(one.what, one.said) for one in self.further], self.why and not self.why.startswith(CHECK)
-        is_known = not is_named and self.what in dict(every)
-        every = [*dict.fromkeys(every if is_known else [(self.what, self._said), *every])]
-        return [f"{k}. {where}: {why}" for k, (where, why) in enumerate(every, 1)] if self.further else []
+        own = [(self.what, "; ".join(self._parts))] if is_named or self.what not in dict(every) else []
+        return [f"{k}. {where}: {why}" for k, (where, why) in enumerate(dict.fromkeys([*own, *every]), 1)]
 
     @property
     def whys(self) -> list[str]:
         """The parts of :attr:`said`, a line each: the causes by number, or why and how the values differ."""
         return self.numbered or self._parts
-
-    @property
-    def _said(self) -> str:
-        return "; ".join(self._parts)
 
     @property
     def _parts(self) -> list[str]:

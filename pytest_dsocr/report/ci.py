@@ -1,13 +1,10 @@
 """Output for CI: GitHub's annotations and job summary, and properties in pytest's JUnit file."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_dsocr.base.words import fit, listed
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
@@ -15,14 +12,10 @@ from pytest_dsocr.report.case_result import ComparisonResult, number
 from pytest_dsocr.report.causes import also_failed, by_first, in_words, label
 from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.report.file import Unfinished
-from pytest_dsocr.report.views import markdown
+from pytest_dsocr.report.outcomes import JudgedTest, TestResult
+from pytest_dsocr.report.result import RunResult
+from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.words import reference_in_words
-
-if TYPE_CHECKING:
-    from pytest_dsocr.report.outcomes import JudgedTest, TestResult
-    from pytest_dsocr.report.result import RunResult
-    from pytest_dsocr.report.run_sides import RunSides
-
 
 MOST = 10
 """Number of errors that GitHub shows for a step."""
@@ -43,11 +36,6 @@ def errors(result: RunJson | Unfinished) -> Iterator[str]:
         more = f"{text} failed for the same reason" if (text := also_failed(one)) else ""
         why = "; ".join(dict.fromkeys(filter(None, (test.why, cause, more))))
         yield f"::error {_place(test, result)}title={_property(title)}::{_data(why)}"
-
-
-def append_summary(result: RunJson | Unfinished) -> str | None:
-    """Append a run's summary to that of GitHub's job; see :func:`append_markdown`."""
-    return append_markdown(markdown(result))
 
 
 def append_markdown(text: str) -> str | None:
@@ -99,12 +87,13 @@ PREFIX = "dsocr_"
 def of_test(test: TestResult, case: str, run: RunSides | None) -> Iterator[tuple[str, str]]:
     """Yield the findings of a test so far as properties, without empty ones."""
     made, fault, cause = test.comparisons, test.sent.fault, test.sent.cause
+    errors = [number(one.error) for one in made if one.error is not None]
     named = {
         "ended_as": test.ended_as,
         "verdict": max((one.verdict for one in made), key=SEVERITY.index, default=None),
         "case": case,
         "stage": _stage(made, fault.stage if fault else None),
-        "error": _error(made),
+        "error": f"{max(errors):.3g}" if errors else None,
         "fault": fault and fault.why,
         "cause": cause and cause.why,
         "key": run and run.key,
@@ -142,12 +131,6 @@ def _stage(made: list[ComparisonResult], raised_in: str | None) -> str | None:
     left = [one.what for one in made if not one.passes]
     found = [*wrong, *filter(None, [raised_in]), *left]
     return found[0] if found else listed([one.what for one in made]) if made else None
-
-
-def _error(made: list[ComparisonResult]) -> str | None:
-    """Return the largest relative error of a tensor."""
-    errors = [number(one.error) for one in made if one.error is not None]
-    return f"{max(errors):.3g}" if errors else None
 
 
 def _nonempty(named: Mapping[str, object]) -> Iterator[tuple[str, str]]:

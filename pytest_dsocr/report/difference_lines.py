@@ -1,7 +1,8 @@
 """Difference of two results, as lines for a terminal and as Markdown."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import chain, islice
+from typing import Any
 
 from pytest_dsocr.base.words import HASH_CHARACTERS, count, entry, listed
 from pytest_dsocr.compare.diff import DiffSide, diff
@@ -23,15 +24,6 @@ IN_WORDS: Mapping[DiffStatus, str] = {
 ONLY_NEW = "something is wrong that was not compared before"
 
 
-class ReadingChange(NamedTuple):
-    """Text or boxes of a case that differ between both results."""
-
-    case: str
-    what: str
-    old: str
-    new: str
-
-
 def lines(found: ResultDifference, old: RunJson, new: RunJson) -> Iterator[str]:
     """Yield the difference for the terminal."""
     for name, one in (("old", old), ("new", new)):
@@ -45,8 +37,11 @@ def lines(found: ResultDifference, old: RunJson, new: RunJson) -> Iterator[str]:
             yield from entry(title, f"{name}: {now}; before: {was}")
         if len(changes) > MOST:
             yield from entry("", f"and {len(changes) - MOST} more")
-    for reading in readings(old, new)[:MOST]:
-        yield from entry("reads", f"{reading.case}, {reading.what}: {reading.old}; now: {reading.new}")
+    before = {case.id: case.said for case in old.cases}
+    both = [(case.id, before.get(case.id), case.said) for case in new.cases]
+    read = chain.from_iterable(_differing(case, was, now) for case, was, now in both if was and now)
+    for sentence in islice(read, MOST):
+        yield from entry("reads", sentence)
     if found.times_left_out:
         yield from entry("times", found.times_left_out)
     yield from entry("verdict", verdict(found))
@@ -66,21 +61,15 @@ def verdict(found: ResultDifference) -> str:
     return f"{ONLY_NEW if only_new else IN_WORDS[found.status]}: {', '.join(numbers)}"
 
 
-def readings(old: RunJson, new: RunJson) -> Sequence[ReadingChange]:
-    """Return texts and boxes that differ between both results, for cases that both contain."""
-    before = {case.id: case.said for case in old.cases}
-    both = [(case.id, before.get(case.id), case.said) for case in new.cases]
-    return [reading for case, was, now in both if was and now for reading in _differing(case, was, now)]
-
-
-def _differing(case: str, old: ReadOutput, new: ReadOutput) -> Iterator[ReadingChange]:
+def _differing(case: str, old: ReadOutput, new: ReadOutput) -> Iterator[str]:
+    """Yield the first line of a case's text, and its boxes, where they differ."""
     for line in diff(new.text, old.text)[:1]:
         was, now = ("".join(piece.text for piece in line if piece.side in (DiffSide.BOTH, side)) for side in SIDES)
-        yield ReadingChange(case, "text", was, now)
+        yield f"{case}, text: {was}; now: {now}"
     if old.boxes != new.boxes:
         gone = [box for box in old.boxes if box not in new.boxes]
         come = [box for box in new.boxes if box not in old.boxes]
-        yield ReadingChange(case, f"boxes, {len(old.boxes)} and {len(new.boxes)}", _boxes(gone), _boxes(come))
+        yield f"{case}, boxes, {len(old.boxes)} and {len(new.boxes)}: {_boxes(gone)}; now: {_boxes(come)}"
 
 
 def _boxes(found: Sequence[Sequence[Any]]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any, TypedDict
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pytest_dsocr.base.reading import Count, Finite, Format, Identity, Ratio, Time
 from pytest_dsocr.report.budget import Spending
@@ -37,6 +37,10 @@ class Looser(Struct, frozen=True):
     """Source of the limit; empty for a marker of the test."""
     tests: int
     """Number of tests with this limit."""
+
+    def in_words(self, name: str) -> str:
+        """Return the limit, the usual one in brackets, and its source."""
+        return f"{name}={self.allowed:g} ({self.usual:g}){' by ' * bool(self.by)}{self.by}"
 
 
 class Environment(Struct, frozen=True):
@@ -83,9 +87,9 @@ class RunJson(ResultHead, kw_only=True, frozen=True):
     causes: list[FailureCause]
     cases: list[CaseResult]
     tests: list[JudgedTest]
-    tool_sha256: str = ""
+    tool_sha256: str
     """Hash of the Python files of this package and its suites, as the run found them."""
-    reproduce: list[str] = field(default_factory=list)
+    reproduce: list[str]
     """Command that compares the same again; empty if tests of others took part, or times were measured."""
 
 

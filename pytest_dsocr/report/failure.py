@@ -1,12 +1,9 @@
 """The text of a failing test, on one screen: what differs, where it began, why, and what to type next."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from pytest_dsocr.base.words import COLUMNS, MARGIN, entry, fit, plain, relative_path
 from pytest_dsocr.compare.case import CaseReport, Explanation, judge
@@ -19,27 +16,18 @@ from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.hints import hint
-from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.config import Config, Level
+from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.report.case_result import FurtherResult, advice, picture_name
 from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 from pytest_dsocr.report.worker_report import FailureOrigin
-
-if TYPE_CHECKING:
-    from pytest_dsocr.records.config import Config
-    from pytest_dsocr.reference.protocol import Reference
 
 LEGEND: DiffLine = (
     Piece(DiffSide.REFERENCE, "only in the reference"),
     Piece(DiffSide.BOTH, " "),
     Piece(DiffSide.SUBJECT, "only in the subject"),
 )
-
-
-def diff_lines(diff: Sequence[DiffLine]) -> Iterator[str]:
-    """Yield the lines of a diff, under a legend; nothing for an empty diff."""
-    for k, line in enumerate((LEGEND, *diff) if diff else ()):
-        yield plain_line((Piece(DiffSide.BOTH, f"{'' if k else 'diff':<{MARGIN}}"), *line))
 
 
 def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float]:
@@ -81,13 +69,7 @@ MOST_LEFT = 4
 
 @dataclass(frozen=True)
 class TestFailure:
-    """Failure of a test by comparisons that do not pass.
-
-    Args:
-        failing: these comparisons.
-        report: the whole case, if the test has one.
-        config: config of the run.
-    """
+    """Failure of a test by comparisons that do not pass, with its whole case if it has one."""
 
     __test__ = False
 
@@ -140,12 +122,7 @@ class TestFailure:
         return FailureOrigin(what, "; ".join(self.checks) or described, [])
 
     def text(self, reference: Reference | None, again: str) -> str:
-        """Return the text for a terminal, at most :data:`MOST_LINES` lines.
-
-        Args:
-            reference: the reference; None if the test asked for none.
-            again: the command that runs the test again.
-        """
+        """Return the text for a terminal, at most :data:`MOST_LINES` lines; ``again`` runs the test again."""
         last = f"{'rerun':<{MARGIN}}{again}"  # never cut or broken: it is to be copied
         parts = self._differing(), self._first_wrong(), self._sides(reference), self._accepting()
         return "\n".join((self._headline, *chain.from_iterable(parts), last))
@@ -196,8 +173,10 @@ class TestFailure:
             is_shown = k == 0 and self._headline.startswith(plain(_finding(one)))
             found = f"{one.what}{of}" if is_shown else _finding(one)
             yield from entry(one.verdict, found, LINES_OF_COMPARISON)
-            details = [_detail(line) for line in one.details if not line.startswith(CHECK)]
-            details += diff_lines(one.diff)
+            shown = [(f"{'':<{MARGIN}}{line}", line) for line in one.details if not line.startswith(CHECK)]
+            details = [whole if line.startswith(COMMANDS) else fit(whole) for whole, line in shown]
+            for k, line in enumerate((LEGEND, *one.diff) if one.diff else ()):
+                details.append(plain_line((Piece(DiffSide.BOTH, f"{'' if k else 'diff':<{MARGIN}}"), *line)))
             yield from details[:left]
             left = max(0, left - len(details))
         if len(self.failing) > MOST_COMPARISONS:
@@ -251,11 +230,6 @@ def _answering(reference: Reference, report: CaseReport | None) -> Reference:
     if report is None or not isinstance(reference, EngineReference):
         return reference
     return reference.answering(report.exchange.expected)
-
-
-def _detail(line: str) -> str:
-    shown = f"{'':<{MARGIN}}{line}"
-    return shown if line.startswith(COMMANDS) else fit(shown)
 
 
 def _finding(comparison: Comparison) -> str:

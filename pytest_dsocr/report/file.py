@@ -107,12 +107,7 @@ JSON = Format(dict[str, Any], HEADS.advice)
 
 
 class RefusedError(DsocrError):
-    """The run was refused before it began.
-
-    Args:
-        message: one sentence with the file and the reason.
-        ended_as: kind of ending.
-    """
+    """The run was refused before it began."""
 
     def __init__(self, message: str, ended_as: Ending) -> None:
         super().__init__(message)
@@ -171,14 +166,7 @@ def mark_running(folder: Path, identity: RunIdentity) -> None:
 
 
 def mark_ended(folder: Path, identity: RunIdentity, why: str, ended_as: Ending, status: str = REFUSED) -> Unfinished:
-    """Replace any result in ``folder`` by the reason that there is none; return the new content.
-
-    Args:
-        folder: folder of the result.
-        identity: identity of the run.
-        why: one sentence.
-        ended_as: kind of ending.
-        status: ``REFUSED`` or ``CHANGED``.
+    """Replace any result in ``folder`` by one sentence, why there is none; return the new content.
 
     Raises:
         DsocrError: if nothing can be written there.
@@ -206,8 +194,6 @@ def write_json(folder: Path, result: ResultHead | Mapping[str, Any], witness: in
     """Write ``dsocr.json`` into ``folder``, completely or not at all, and return its path.
 
     Args:
-        folder: folder of the result.
-        result: whole or unfinished result, or JSON values.
         witness: pipe that receives the digest of the content, as one line.
 
     Raises:

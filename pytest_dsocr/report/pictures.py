@@ -79,25 +79,22 @@ def _subject_marks(pairs: Pairs) -> Iterator[Mark]:
 
 def _paired(pairs: Pairs) -> tuple[list[tuple[Placed, Placed]], list[tuple[Placed, Placed]]]:
     """Return the pairs that are equal in label and place, and those that are not."""
-    alike = [(a.label, a.box) == (b.label, b.box) for a, b in pairs.both]
-    equal = [pair for pair, same in zip(pairs.both, alike, strict=True) if same]
-    return equal, [pair for pair, same in zip(pairs.both, alike, strict=True) if not same]
+    found: dict[bool, list[tuple[Placed, Placed]]] = {True: [], False: []}
+    for a, b in pairs.both:
+        found[(a.label, a.box) == (b.label, b.box)].append((a, b))
+    return found[True], found[False]
 
 
 def _drawn(page: Image.Image, marks: Iterator[Mark]) -> Image.Image:
     pane = page.copy()
     pen, font = ImageDraw.Draw(pane), ImageFont.load_default(LABEL_PX)
     for placed, stroke in marks:
-        corners = on_page(to_pixels(_clipped(placed.box), *pane.size), *pane.size)
+        sides = (max(0.0, min(float(UNITS), side)) for side in placed.box)  # a model may output 1e300, infinity or NaN
+        corners = on_page(to_pixels(Box(*sides), *pane.size), *pane.size)
         draw_outline(pen, corners, stroke)
         if not stroke.dashed:
             draw_label(pen, placed.label, corners, stroke.colour, font)
     return pane
-
-
-def _clipped(box: Box) -> Box:
-    """Move every side onto the page; a model may output 1e300, and a recording may contain infinity or NaN."""
-    return Box(*(max(0.0, min(float(UNITS), side)) for side in box))
 
 
 def _draw_legend(pen: ImageDraw.ImageDraw, font: Font, top: int, pairs: Pairs) -> None:
@@ -118,11 +115,7 @@ def _draw_legend(pen: ImageDraw.ImageDraw, font: Font, top: int, pairs: Pairs) -
 
 
 def draw(report: CaseReport, folder: Path) -> Path:
-    """Draw a case into ``folder``, and return the file.
-
-    Raises:
-        DsocrError: if it cannot be written.
-    """
+    """Draw a case into ``folder``, and return the file; raise ``DsocrError`` if it cannot be written."""
     case, expected, actual = report.case, report.exchange.expected.output, report.exchange.answer
     pages = pages_of(case)
     wanted, own = (spans_by_page(case, one.text, one.spans, len(pages)) for one in (expected, actual))

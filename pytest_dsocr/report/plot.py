@@ -6,20 +6,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.tolerances import CORRECT
+from pytest_dsocr.describe.description import Description, ErrorPanel
 from pytest_dsocr.describe.error_digits import DIGITS, LEAST, error_of
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName, TensorName
-from pytest_dsocr.report.case_result import number
+from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, number
+from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.strip import MARKS, SHORT
-
-if TYPE_CHECKING:
-    from pytest_dsocr.describe.description import Description, ErrorPanel
-    from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
-    from pytest_dsocr.report.run_sides import RunSides
 
 LEFT, TOP, BOTTOM, STEP, DECADE = 62, 14, 30, 24, 24
 """Margins of a plot, distance of two tensors, and height of a factor of ten, in pixels."""
@@ -74,7 +71,6 @@ class ErrorPlot:
     lines: Sequence[PlotLine]
     steps: str
     """Line through the errors of the decoding steps; empty without them."""
-    steps_x: float
     limits: Sequence[PlotBand]
     correct: Sequence[PlotBand]
     """Largest errors of correct variants; empty where none were measured."""
@@ -102,7 +98,7 @@ def plot_of(case: CaseResult, run: RunSides | None) -> ErrorPlot | None:
     width = steps_x + (STEPS_WIDTH if along else 0) + 10
     views: dict[str, list[PlotPoint]] = {}
     for one in found:
-        title = f"{one.what}: {_words(one)}"
+        title = f"{one.what}: {one.verdict}, {one.measured}"
         point = PlotPoint(at[_place(one)], _y(number(one.error)), one.verdict, title)
         views.setdefault(TensorName.parse(one.what).view or "page", []).append(point)
     spans = [*_spans(found, at)]
@@ -111,13 +107,14 @@ def plot_of(case: CaseResult, run: RunSides | None) -> ErrorPlot | None:
     if along and along.allowed is not None:
         limits.append(PlotBand(steps_x, STEPS_WIDTH, _y(number(along.allowed)), f"{number(along.allowed):g}"))
     correct = CORRECT.get((run.device, run.dtype), {}) if run and not run.nearest else {}
-    ranges = [PlotBand(x, w, _y(correct[of]), f"{correct[of]:.1e}") for of, x, w in _kinds(places) if of in correct]
+    kinds = [("layers" if stage == PREFILL and block is not None else stage, block) for stage, block in places]
+    ranges = [PlotBand(x, w, _y(correct[of]), f"{correct[of]:.1e}") for of, x, w in _stages(kinds) if of in correct]
     ticks = [(_y(10.0**k), f"1e{k}" if k else "1") for k in range(-7, 2)]
     height = _y(LEAST) + BOTTOM
     lines = [PlotLine(view, points) for view, points in views.items()]
     steps = _steps(along.along, steps_x) if along else ""
     labels = [*stages, *([(steps_x, f"decoding steps ({case.tokens['reference']})")] if along else [])]
-    return ErrorPlot(width, height, lines, steps, steps_x, limits, ranges, ticks, labels, _sentence(found))
+    return ErrorPlot(width, height, lines, steps, limits, ranges, ticks, labels, _sentence(found))
 
 
 def _is_tensor(what: str) -> bool:
@@ -128,10 +125,6 @@ def _is_tensor(what: str) -> bool:
 def _place(one: ComparisonResult) -> tuple[str, int | None]:
     name = TensorName.parse(one.what)
     return name.stage, name.block
-
-
-def _words(one: ComparisonResult) -> str:
-    return f"{one.verdict}, {one.measured}"
 
 
 def _y(error: float) -> float:
@@ -156,13 +149,6 @@ def _stages(places: Sequence[tuple[str, int | None]]) -> Iterator[tuple[str, flo
         width = STEP * len([*group])
         yield stage, x, width
         x += width
-
-
-def _kinds(places: Sequence[tuple[str, int | None]]) -> Iterator[tuple[str, float, float]]:
-    """Yield stretches under the names of :data:`CORRECT`: a decoder's layers have a range of their own."""
-    yield from _stages(
-        [("layers" if stage == PREFILL and block is not None else stage, block) for stage, block in places]
-    )
 
 
 def _steps(along: str, left: float) -> str:

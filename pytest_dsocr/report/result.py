@@ -4,7 +4,6 @@ import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import starmap
 
 from msgspec.structs import replace
 
@@ -13,10 +12,10 @@ from pytest_dsocr.base.own_files import own_sha256
 from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.compare.verdict import SEVERITY, Reason, Verdict
 from pytest_dsocr.records.provenance import versions
-from pytest_dsocr.report.document import Environment, Looser, RunJson
+from pytest_dsocr.report.collection import Collected
+from pytest_dsocr.report.document import Environment, RunJson
 from pytest_dsocr.report.file import FINISHED, OF_PYTEST, Ending, gravest, head, now
 from pytest_dsocr.report.outcomes import not_by_block, remarks
-from pytest_dsocr.report.totals import RunTotals
 from pytest_dsocr.report.words import by_engine, compression_of, readings_in_words, reproduced_by
 
 MOST_NAMED = 3
@@ -26,8 +25,8 @@ NOTHING_COMPARED = "no comparison was made"
 ONLY_EXPECTED = "only tests that are expected to fail compared anything"
 
 
-class RunResult(RunTotals):
-    """Collected tests and cases, totals over them, and the verdict so far."""
+class RunResult(Collected):
+    """Collected tests and cases, and the verdict so far."""
 
     @property
     def why_not(self) -> Sequence[str]:
@@ -77,7 +76,9 @@ class RunResult(RunTotals):
     def verdict(self) -> str:
         """``passes`` or the reasons against it; and whether the engine was the reference."""
         flaky = f"; {count(len(self.flaky), 'test')} FLAKY" if self.flaky else ""
-        passes = ("no times judged, all else " if self.is_untimed else "") + "passes" + "".join(self._but) + flaky
+        timed = self.perf if self.perf and self.perf["median_ms"] else None
+        is_judged = timed is None or timed["judgements"] or timed.get("accepted")
+        passes = ("" if is_judged else "no times judged, all else ") + "passes" + "".join(self._but) + flaky
         return ("; ".join(self.why_not) or passes) + by_engine(self.cases)
 
     @property
@@ -86,7 +87,7 @@ class RunResult(RunTotals):
         if self.spending:
             yield f" {self.spending.in_short}"
         if self.looser:
-            yield f" within looser limits: {', '.join(starmap(_in_words, self.looser.items()))}"
+            yield f" within looser limits: {', '.join(one.in_words(name) for name, one in self.looser.items())}"
         if self.run and self.run.shard:
             yield f", shard {self.run.shard.replace('/', ' of ')} by {self.run.given_by.get('shard')}"
         if left := self.not_compared:
@@ -114,11 +115,6 @@ class RunResult(RunTotals):
         for number_absent in sorted({*absent.values()} - {0}):
             if names := [what for what in absent if absent[what] == number_absent and made[what]]:
                 yield f"{listed(names, MOST_NAMED)} of {number_absent} of {count(len(cases), 'case')}"
-
-    @property
-    def is_untimed(self) -> bool:
-        """Whether times were measured, but neither judged nor accepted as a baseline."""
-        return bool(self.perf and self.perf["median_ms"] and not (self.perf["judgements"] or self.perf.get("accepted")))
 
     @cached_property
     def ended(self) -> str:
@@ -178,7 +174,3 @@ def _cases_in_words(listed_cases: Sequence[Sequence[str]], left: Sequence[str]) 
         rest -= {one[0] for one in listed_cases if one[k] in whole}
     if rest:
         yield f"{len(rest)} of {count(len(listed_cases), 'case')} ({listed(sorted(rest), 3)})"
-
-
-def _in_words(name: str, one: Looser) -> str:
-    return f"{name}={one.allowed:g} ({one.usual:g}){' by ' * bool(one.by)}{one.by}"

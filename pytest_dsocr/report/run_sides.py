@@ -60,9 +60,8 @@ class RunSides(Struct, kw_only=True, frozen=True):
     """Source of each option, by its name: its flag, its variable, or its key in an ini file."""
     settings: dict[str, Any]
     """Every option that a verdict may depend on, as a JSON value."""
-    source: SubjectSource | None = None
-    """Source of the subject; None in results of earlier versions."""
-    recording_sha256: str = ""
+    source: SubjectSource
+    recording_sha256: str
     """SHA-256 of the recording's manifest, which has the hash of each file; empty without a recording."""
 
     @classmethod

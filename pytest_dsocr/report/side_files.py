@@ -28,7 +28,6 @@ from pytest_dsocr.contract.drawing import (
 from pytest_dsocr.contract.markup import Box, Span, parse, to_mmd
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.reference_result import InputsDigest, SpanSeen
-from pytest_dsocr.report.case_result import picture_name
 from pytest_dsocr.report.pictures import pages_of, spans_by_page
 
 FORMAT = 1
@@ -38,11 +37,6 @@ MOST_FIGURES = 100
 """Number of figures that are cut out of a page at most."""
 LARGEST_PICTURE_PX = (1600, 1600)
 REFERENCE, SUBJECT = "reference", "subject"
-
-
-def side_folder(case_id: str) -> str:
-    """Name the folder of both sides' files of a case, relative to the run's folder."""
-    return picture_name(case_id).removesuffix(".jpg")
 
 
 def write_sides(report: CaseReport, folder: Path) -> Path:

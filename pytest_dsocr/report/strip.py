@@ -1,28 +1,27 @@
 """Stages of a case in the order of the data, each with its gravest verdict, for the page and the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from pytest_dsocr.base.words import MARGIN, count, shown
 from pytest_dsocr.compare.verdict import SEVERITY, Reason, Verdict
+from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.models import STAGE_NAMES
+from pytest_dsocr.models.spec import DECODE, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.records.names import ComparisonName
-from pytest_dsocr.report.case_result import number
+from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, number
 
-if TYPE_CHECKING:
-    from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
-
-PREPROCESS, TOKENIZER, DECODE, OUTPUT = "preprocess", "tokenizer", "decode", "postprocess"
-OF_COMPARISON: Mapping[str, str] = {
-    **dict.fromkeys(("images_crop", "images_ori", "images_spatial_crop"), PREPROCESS),
-    **dict.fromkeys(("input_ids", "images_seq_mask", "inputs", "dtypes"), TOKENIZER),
-    **dict.fromkeys(("logits", "tokens"), DECODE),
-    "prefill_best": "prefill",
+OUTPUT = "postprocess"
+OF_STAGE: Mapping[str, tuple[str, ...]] = {
+    PREPROCESS: (GRID, *PIXELS),
+    TOKENIZER: (*ROWS, "dtypes", "inputs"),
+    PREFILL: (PREFILL, "prefill_best"),
+    DECODE: ("logits", "tokens"),
+    OUTPUT: ("text", "spans", "boxes", "read", "result.mmd", "artefacts"),
 }
+"""Comparisons by stage; a stage of vision has its seams."""
+OF_COMPARISON = {what: stage for stage, found in OF_STAGE.items() for what in found}
 SHORT: Mapping[str, str] = {
     **{"preprocess": "pre", "tokenizer": "tok", "projector": "proj", "vision_fusion": "fus"},
     **{"prefill": "pref", "decode": "dec", "postprocess": "out"},
@@ -54,11 +53,6 @@ class StageBox:
         return max((one.verdict for one in self.comparisons), key=SEVERITY.index, default=Verdict.NOT_COMPARED)
 
     @property
-    def is_wrong(self) -> bool:
-        """Whether the stage makes the case fail."""
-        return self.verdict is Verdict.WRONG and not self.is_allowed
-
-    @property
     def mark(self) -> tuple[str, str]:
         """Sign of the stage, and words for it."""
         if self.verdict is Verdict.WRONG:
@@ -77,11 +71,11 @@ class StageBox:
         return [one for one in self.comparisons if one.reason is not Reason.NOT_OFFERED]
 
 
-def stage_of(what: str) -> str:
-    """Return the stage of a comparison; what is of no stage is of the output."""
+def stage_of(what: str, otherwise: str = OUTPUT) -> str:
+    """Return the stage of a comparison, or ``otherwise`` if it is of no stage."""
     head = ComparisonName.parse(what).stage
     stage = OF_COMPARISON.get(head, head)
-    return stage if stage in STAGE_NAMES else OUTPUT
+    return stage if stage in STAGE_NAMES else otherwise
 
 
 def boxes_of(case: CaseResult) -> list[StageBox]:
@@ -98,13 +92,12 @@ def line_of(case: CaseResult) -> str:
     The error is that of the first wrong stage, or else the largest drift.
     """
     boxes = boxes_of(case)
-    named = next((box for box in boxes if box.is_wrong), max(boxes, key=lambda box: box.error, default=None))
-    return " ".join(_in_line(box, with_error=box is named) for box in boxes)
-
-
-def _in_line(box: StageBox, *, with_error: bool) -> str:
-    error = f" {short_error(box.error)}" if with_error and box.error else ""
-    return f"{SHORT.get(box.stage, box.stage[:4])} {box.mark[0]}{error}"
+    wrong = (box for box in boxes if box.mark == MARKS[Verdict.WRONG])
+    named = next(wrong, max(boxes, key=lambda box: box.error, default=None))
+    error = f" {short_error(named.error)}" if named and named.error else ""
+    return " ".join(
+        f"{SHORT.get(box.stage, box.stage[:4])} {box.mark[0]}{error if box is named else ''}" for box in boxes
+    )
 
 
 def short_error(error: float) -> str:

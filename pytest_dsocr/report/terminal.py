@@ -187,7 +187,10 @@ class Summary:
             needed = ", ".join(f"{tests} {level}" for level, tests in above.items())
             asking = f"{count(sum(above.values()), 'test')} {'needs' if sum(above.values()) == 1 else 'need'}"
             yield from _labelled("not offered", f"{asking} more than {offered}: {needed}", NOTED)
-        for alike in _alike(self.result.missing):
+        kinds: dict[tuple[str, bool], list[Missing]] = {}  # all unrecorded pages are one
+        for one in self.result.missing:
+            kinds.setdefault((one.what, one.allowed), []).append(one)
+        for alike in kinds.values():
             asking, others = count(sum(one.tests for one in alike), "test"), len(alike) - 1
             allowed, needed = alike[0].allowed, f"needed by {asking}: {alike[0].why}"
             what, markup = ("skipped", NOTED) if allowed else ("missing", BAD)
@@ -215,12 +218,6 @@ def _safely(what: str, make: Callable[[], Iterable[TerminalLine]]) -> Iterator[T
         yield from make()
     except Exception as error:
         yield TerminalLine(plain(f"the {what} cannot be shown ({error!r}); the tests' own results stand"), BAD)
-
-
-def _alike(missing: Sequence[Missing]) -> Iterator[Sequence[Missing]]:
-    """Group missing things by kind and by whether the run allows them: all unrecorded pages are one group."""
-    for what, allowed in dict.fromkeys((one.what, one.allowed) for one in missing):
-        yield [one for one in missing if (one.what, one.allowed) == (what, allowed)]
 
 
 def _more(found: Sized) -> Iterator[TerminalLine]:

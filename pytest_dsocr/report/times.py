@@ -89,7 +89,7 @@ def rows(perf: Mapping[str, Any]) -> Iterator[Times]:
     judged = {one["quantity"]: one for one in perf["judgements"]}
     page_ms = perf["median_ms"].get("page", 0.0)
     for quantity, median_ms in perf["median_ms"].items():
-        one = judged.get(quantity)
+        one, roof = judged.get(quantity), (perf["roof"] or {"times": {}})["times"].get(quantity)
         compared = one is not None and None not in (one[name] for name in ("before_ms", "ratio", "low", "high"))
         yield Times(
             quantity,
@@ -99,13 +99,8 @@ def rows(perf: Mapping[str, Any]) -> Iterator[Times]:
             f"{one['low']:.3f} to {one['high']:.3f}" if one and compared else UNKNOWN,
             one["pace"] if one else UNKNOWN,
             min(100.0, 100 * median_ms / page_ms) if page_ms else 0.0,
-            *_under_roof(perf, quantity),
+            *((ms(roof["least_ms"]), f"{roof['share']['roof']:.1%}", roof["limit"]) if roof else ()),
         )
-
-
-def _under_roof(perf: Mapping[str, Any], quantity: str) -> tuple[str, ...]:
-    found = (perf["roof"] or {"times": {}})["times"].get(quantity)
-    return (ms(found["least_ms"]), f"{found['share']['roof']:.1%}", found["limit"]) if found else ()
 
 
 def table(perf: Mapping[str, Any]) -> Iterator[TimesRow]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_dsocr.base.files import templates, write_whole
+from pytest_dsocr.base.files import templates
 from pytest_dsocr.base.words import count, entry, fit, listed, plain, relative_path, short
 from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.report import words
@@ -17,7 +17,7 @@ from pytest_dsocr.report.budget import two_digits
 from pytest_dsocr.report.case_result import Number, number
 from pytest_dsocr.report.causes import also_failed, by_first, function_of, in_words, label, where_broke
 from pytest_dsocr.report.document import RunJson
-from pytest_dsocr.report.file import INDEX_NAME, SUMMARY_NAME, Unfinished
+from pytest_dsocr.report.file import Unfinished
 from pytest_dsocr.report.plot import LEGEND, heat_of, plot_of
 from pytest_dsocr.report.strip import boxes_of, short_error
 from pytest_dsocr.report.times import rows
@@ -33,11 +33,6 @@ OF_CAUSES = ("test", "as", "found", "why", "also failed")
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 """Characters that Markdown interprets, including those that turn an address into a link."""
 ResultView = RunJson | Unfinished
-
-
-def write_summary(result: ResultView, folder: Path) -> Path:
-    """Write the summary next to the JSON file; see ``write_whole`` for errors."""
-    return write_whole(folder / SUMMARY_NAME, markdown(result))
 
 
 def markdown(result: ResultView) -> str:
@@ -188,11 +183,7 @@ VIEWS = {
 """Ways to show the two halves of a case's picture; the arrow keys change between them."""
 
 
-def write_index(result: RunJson, folder: Path) -> Path:
-    """Write the HTML page of a result next to its pictures; see ``write_whole`` for errors."""
-    return write_whole(folder / INDEX_NAME, html(result))
-
-
+@cache
 def shared_templates(*folders: Path) -> Environment:
     """Return the templates in some folders, with those that all pages share, and the filter ``of`` for counts."""
     environment = templates(*folders, Path(__file__).parent)

@@ -28,7 +28,6 @@ def counts(by_verdict: Mapping[str, int], worst_drift: float = 0.0, where: str =
     """Return ``1 WRONG, 4 DRIFT, 10 MATCH; 2 not made``, the gravest first.
 
     Args:
-        by_verdict: number of comparisons by verdict.
         worst_drift: largest relative error of a DRIFT, shown unless it is 0.
         where: source of that error.
     """
@@ -170,8 +169,6 @@ def reproduced_by(nodeids: Sequence[str], options: Sequence[str], named: Sequenc
     """Return the ``dsocr compare`` command that makes a run again; empty if other tests took part.
 
     Args:
-        nodeids: the run's tests.
-        options: the run's options.
         named: the tests or folders that pytest was given.
         root: folder of the tests' ids.
     """

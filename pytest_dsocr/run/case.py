@@ -39,10 +39,10 @@ from pytest_dsocr.reference.nearest import WAYS
 from pytest_dsocr.reference.opening import WantedReference, open_recorded, open_reference
 from pytest_dsocr.reference.protocol import OnProgress, Reference
 from pytest_dsocr.reference.recorded_case import CUT
-from pytest_dsocr.report.case_result import CaseResult, LimitsUsed
+from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.parts import COMPARING
 from pytest_dsocr.report.pictures import draw
-from pytest_dsocr.report.side_files import side_folder, write_sides
+from pytest_dsocr.report.side_files import write_sides
 from pytest_dsocr.run.described import seen
 from pytest_dsocr.run.described_tensors import descriptions
 from pytest_dsocr.run.further import further_causes
@@ -149,10 +149,9 @@ def run_case(
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, further=further))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None
-    made = reference.provenance
-    used = LimitsUsed.of(limits, same_key=resources.key == made.key, on_cpu=made.device == CPU)
-    cost = _cost(report.exchange, config.setup)
-    return report, CaseResult.of(report, place=place, picture=picture, cost=cost, limits=used)
+    made, cost = reference.provenance, _cost(report.exchange, config.setup)
+    keys = {"same_key": resources.key == made.key, "on_cpu": made.device == CPU}
+    return report, CaseResult.of(report, place=place, picture=picture, cost=cost, **keys)
 
 
 def _cost(exchange: CaseRun, setup: Setup) -> dict[str, int] | None:
@@ -284,7 +283,7 @@ def _drawn(report: CaseReport, folder: Path) -> str | None:
         current().note(f"there is no picture of {report.case.id}: {error}")
         return None
     try:
-        write_sides(report, folder / side_folder(report.case.id))
+        write_sides(report, (folder / picture).with_suffix(""))
     except DsocrError as error:
         current().note(f"what both sides read of {report.case.id} is not kept: {error}")
     return picture

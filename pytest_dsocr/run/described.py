@@ -109,10 +109,6 @@ def _of_boxes(report: CaseReport, _: Vocabulary) -> Iterator[Description]:
     )
 
 
-def _of_mmd(report: CaseReport, _: Vocabulary) -> Iterator[Description]:
-    yield from of_texts(report.exchange.answer.mmd or "", report.exchange.expected.output.mmd)
-
-
 def _of_files(report: CaseReport, _: Vocabulary) -> Iterator[Description]:
     case, actual = report.case, report.exchange.answer.artefacts
     if actual is None or case.is_several:
@@ -134,7 +130,7 @@ DESCRIBERS: Mapping[str, Describer] = {
     "images_spatial_crop": _of_grids,
     **dict.fromkeys(("read", "text"), _of_text),
     **dict.fromkeys(("spans", "boxes"), _of_boxes),
-    "result.mmd": _of_mmd,
+    "result.mmd": lambda report, _: of_texts(report.exchange.answer.mmd or "", report.exchange.expected.output.mmd),
     "artefacts": _of_files,
 }
 """Describers by the comparison that breaks first."""

@@ -33,15 +33,11 @@ UNSEEN = WatchedPage(None, {}, {})
 
 @dataclass(eq=False)
 class HalfRange:
-    """Range of float16 on a run's pages, in the vendor's arithmetic and in the subject's.
-
-    Args:
-        checkpoint: name of the weights.
-        rounder: has the engine in float16 and in float32.
-    """
+    """Range of float16 on a run's pages, in the vendor's arithmetic and in the subject's."""
 
     checkpoint: str
     rounder: Rounder
+    """Has the engine in float16 and in float32."""
     _refused: dict[str, tuple[object, ReferenceFaultError]] = field(default_factory=dict)
     """Subject and error by page, so that later tests of the page need not compute it again."""
     _seen: dict[tuple[str, Sequence[int]], WatchedPage] = field(default_factory=dict)
@@ -61,7 +57,6 @@ class HalfRange:
         """Check that a page can be judged, before a test runs.
 
         Args:
-            case: the page.
             subject: one below L2 is judged case by case, by its text.
             reference_dtype: dtype of the engine as the reference; empty for any other reference.
 

@@ -9,8 +9,7 @@ from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.presets import tokens_per_side
 from pytest_dsocr.explain.reproducer import LIMIT, Data, write
-from pytest_dsocr.records.reference_result import Runs, SpanSeen, Step
-from pytest_dsocr.records.subject_result import ForcedStep
+from pytest_dsocr.records.reference_result import Runs, SpanSeen
 
 EXACT = {"limit": 0}
 
@@ -83,15 +82,13 @@ def _of_steps(report: CaseReport, what: str) -> tuple[Data, str] | None:
     if not pairs:
         return None
     other = next((pair for pair in pairs if pair[1].token != pair[2].token), None)
-    place, one, own = other or max(pairs, key=lambda pair: _apart(*pair[1:]))
+    place, one, own = other or max(
+        pairs, key=lambda pair: float(np.abs(np.subtract(pair[1].best.logits, pair[2].at_reference)).max())
+    )
     so_far = [*report.exchange.expected.inputs.prompt_ids, *(step.token for step in steps[:place])]
     tokens = {"input": np.array(so_far), "tokens": np.array(one.best.ids)}
     logits = {"expected": np.array(one.best.logits), "actual": np.array(own.at_reference)}
     return {**tokens, **logits, "limit": LIMIT}, "values"
-
-
-def _apart(one: Step, own: ForcedStep) -> float:
-    return float(np.abs(np.subtract(one.best.logits, own.at_reference)).max())
 
 
 VALUES: Mapping[str, Callable[[CaseReport, str], tuple[Data, str] | None]] = {

@@ -90,7 +90,8 @@ class _Trial:
         own = self.asked.inputs(self.report.exchange.case)
         inputs, given = own, "the reference's vision features"
         if self.lent.inputs is not None and wrong & {*COMPARED}:
-            inputs, given = self._with_lent(own), "the reference's inputs and vision features"
+            lent = {name: tensor.to(own[name].device) for name, tensor in self.lent.inputs.items()}
+            inputs, given = {**own, **lent}, "the reference's inputs and vision features"
             vision = self.asked.vision(inputs, partial=True)
             if wrong & {*VISION}:
                 right = self._is_right(VISION, vision)
@@ -105,17 +106,9 @@ class _Trial:
         if self.lent.vision_fusion is not None and wrong & {*TOKENS}:
             right = self._decodes(inputs, self._fusion(own))
             self.alone.update(dict.fromkeys(TOKENS, right))
-            yield _finding("tokens are", given, right, f": {self._decoder} wrong by itself")
-
-    @property
-    def _decoder(self) -> str:
-        """Name the part to blame, which is the decoder alone only if its first layer is right."""
-        passed = {one.what for one in self.report.comparisons if one.passes}
-        return "the decoder is" if FIRST_LAYER in passed else "the decoder, or what puts features into the prompt, is"
-
-    def _with_lent(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        lent = self.lent.inputs or {}
-        return {**own, **{name: tensor.to(own[name].device) for name, tensor in lent.items()}}
+            passed = {one.what for one in self.report.comparisons if one.passes}
+            part = "the decoder" if FIRST_LAYER in passed else "the decoder, or what puts features into the prompt,"
+            yield _finding("tokens are", given, right, f": {part} is wrong by itself")
 
     def _fusion(self, own: Mapping[str, Tensor]) -> Tensor | None:
         actual, lent = self.report.exchange.answer.seams.get("vision_fusion"), self.lent.vision_fusion

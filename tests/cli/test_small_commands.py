@@ -1,4 +1,4 @@
-"""``dsocr diff`` and ``dsocr faults``, and the help and hints of all commands."""
+"""``dsocr diff``, ``faults`` and ``demo``, and the help and hints of all commands."""
 
 import json
 import os
@@ -19,7 +19,8 @@ from pytest_dsocr.models import MODELS
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.option_values import level
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.report.file import mark_running, write_json
+from pytest_dsocr.report.document import finished as decoded
+from pytest_dsocr.report.file import INDEX_NAME, mark_running, read_result, write_json
 from tests.processes import finished
 from tests.report.made import BAD, GOOD, new_result, night
 
@@ -77,6 +78,24 @@ def test_a_page_of_ones_own_is_shown_against_the_engine_without_the_mistake(tmp_
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "SAM's features in front of CLIP's in front of the projector" in ran.stdout
     assert list((tmp_path / "pages").glob("*.jpg"))
+
+
+@pytest.mark.dsocr_slow
+def test_the_demo_proves_its_mistake_and_shows_its_places(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DSOCR_EXPLAIN", raising=False)
+    assert main(["demo", "--no-open", f"--out={tmp_path}"]) == 0
+    assert str(tmp_path / INDEX_NAME) in capsys.readouterr().out
+    result = decoded(read_result(tmp_path), tmp_path)
+    [cause] = result.causes
+    assert cause.proven
+    assert result.cases[0].mistakes == ["clip.positions-turned"]
+    [description] = [case.described for case in result.cases]
+    assert description is not None
+    diagonal = [row[k] for k, row in enumerate(description.places[0].rows)]
+    assert min(diagonal) < min(row[k - 1] for k, row in enumerate(description.places[0].rows) if k)
+    assert "Places of the error in clip.page/0" in (tmp_path / INDEX_NAME).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.perf_run import roof_of
 from pytest_dsocr.reference.goldens import golden_folder
 from pytest_dsocr.report.file import read_result
+from pytest_dsocr.timing.rounds import QUANTITIES
 from tests.plugin.conftest import Repository, unwrapped
 from tests.timing.made import Clock, measured
 
@@ -49,7 +50,7 @@ UPDATE = "--dsocr-baseline-update"
 TEST = r"'test_it\.py::test_is_no_slower\[page\]'"
 FIRST_READS = 2
 """Readings before timing starts: one to count, and one to compare with the reference."""
-OTHERS = 13
+OTHERS = len(QUANTITIES) - 1
 """Number of quantities that a subject of L0 does not offer."""
 
 

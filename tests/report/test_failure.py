@@ -94,12 +94,16 @@ def test_no_tolerance_is_suggested_for_what_is_exact_or_explained(tmp_path: Path
         return "--dsocr-tolerances=" in text(wrong, said, **changes)
 
     boxes, seam = report(tmp_path, spans=MOVED), report(tmp_path, **scaled(1.0002))
-    named = replace(boxes.exchange.answer, level=Level.TEXT)
+    alone = replace(boxes.exchange.answer, level=Level.TEXT)
     assert [is_offered(boxes, device=device) for device in ("cpu", "cuda")] == [False, True]
     assert is_offered(seam, device="cpu")
-    assert is_offered(replace(boxes, exchange=replace(boxes.exchange, answer=named)), device="cpu")
+    assert is_offered(replace(boxes, exchange=replace(boxes.exchange, answer=alone)), device="cpu")
     explained = {"boxes": Description("moved", "each box is 10 lower", 1.0)}
     assert not is_offered(replace(boxes, exchange=replace(boxes.exchange, described=explained)), device="cuda")
+    for is_proven in (False, True):
+        named = Explanation("rounded down", "boxes", is_proven=is_proven)
+        found = replace(boxes, exchange=replace(boxes.exchange, explanation=named))
+        assert is_offered(found, device="cuda") is not is_proven
 
 
 def _alone(wrong: Comparison) -> list[str]:
@@ -147,15 +151,6 @@ def test_the_smallest_that_will_do_or_none(
     if found:
         again = judge(failing.exchange, failing.limits.but(found))
         assert all(one.passes for one in again.comparisons if one.what == what)
-
-
-@pytest.mark.parametrize("is_proven", [True, False])
-def test_no_tolerance_is_offered_where_the_cause_is_proven(is_proven: bool, tmp_path: Path) -> None:
-    said = report(tmp_path, **moved(1))
-    explanation = Explanation("rounded down", "boxes", is_proven=is_proven)
-    said = replace(said, exchange=replace(said.exchange, explanation=explanation))
-    failed = [one for one in said.comparisons if one.what == "boxes"]
-    assert ("--dsocr-tolerances" in text(failed, said, device="cuda")) is not is_proven
 
 
 def test_at_l0_a_tolerance_is_not_the_first_advice(tmp_path: Path) -> None:

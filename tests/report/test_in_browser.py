@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from PIL import Image
 
 from pytest_dsocr.describe.description import Description, ErrorPanel
 from pytest_dsocr.history.page import html
-from pytest_dsocr.report.views import write_index
+from pytest_dsocr.report import views
 from pytest_dsocr.timing.run import PerfRun
 from tests.history.test_history import plan
 from tests.report.made import MATCH, WRONG, case_payload, payload, result, run_payload
@@ -26,8 +27,9 @@ MEASURE = """<script>
 onload = () => {
   const root = document.documentElement, body = getComputedStyle(document.body)
   const light = colour => Math.max(...colour.match(/[0-9]+/g).slice(0, 3).map(Number))
+  const name = location.pathname.split("/").pop()
   const sizes = [innerWidth, root.scrollWidth, light(body.color), light(body.backgroundColor)]
-  parent.postMessage([...sizes, document.querySelector("h1").innerText].join("|"), "*")
+  parent.postMessage([name, ...sizes, document.querySelector("h1").innerText].join("|"), "*")
 }
 </script>"""
 WIDTHS_PX, HEIGHT_PX = (400, 900, 1600), 1800
@@ -45,27 +47,23 @@ onmessage = message => document.querySelector("p").textContent += message.data +
 pytestmark = pytest.mark.skipif(not BROWSER, reason="needs a browser: apt-get install chromium")
 
 
-def shown_in(page: Path, *options: str) -> dict[int, list[str]]:
-    """Show a page in windows of these widths, and keep the picture; return what it measured of itself in each."""
+def shown_in(folder: Path, pages: Mapping[str, str], *options: str) -> dict[tuple[str, int], list[str]]:
+    """Show pages in windows of these widths, and keep the picture; return what each measured of itself."""
     policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
-    page.write_text(policy.sub("", page.read_text("utf-8")) + MEASURE, "utf-8")  # the page itself runs no script
-    frame = page.with_name("frame.html")
-    frame.write_text(LISTEN + "".join(FRAME.format(page.name, width_px, HEIGHT_PX) for width_px in WIDTHS_PX), "utf-8")
-    picture, size = page.with_name("shown.png"), (sum(WIDTHS_PX) + 40, HEIGHT_PX + 80)
-    own = [
-        f"--user-data-dir={page.with_name('profile')}",
-        f"--screenshot={picture}",
-        f"--window-size={size[0]},{size[1]}",
-    ]
+    for name, page in pages.items():
+        (folder / name).write_text(policy.sub("", page) + MEASURE, "utf-8")  # the page itself runs no script
+    windows = [(name, width_px) for name in pages for width_px in WIDTHS_PX]
+    frame, picture, size = folder / "frame.html", folder / "shown.png", (sum(WIDTHS_PX) + 40, 2 * HEIGHT_PX + 80)
+    frame.write_text(LISTEN + "".join(FRAME.format(*window, HEIGHT_PX) for window in windows), "utf-8")
+    own = [f"--user-data-dir={folder / 'profile'}", f"--screenshot={picture}", f"--window-size={size[0]},{size[1]}"]
     command = [BROWSER, *OPTIONS.split(), *options, *own, frame.as_uri()]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
     reported = shown.partition("measured:")[2].partition("|</p>")[0].split("|")
     with Image.open(picture) as drawn:
         assert drawn.size == size
         assert len(drawn.convert("P", palette=Image.Palette.ADAPTIVE).getcolors() or ()) > 20, "it is not blank"
-    assert len(reported) == 5 * len(WIDTHS_PX)
-    found = {int(reported[k]): reported[k + 1 : k + 5] for k in range(0, len(reported), 5)}
-    assert sorted(found) == sorted(WIDTHS_PX)
+    found = {(reported[k], int(reported[k + 1])): reported[k + 2 : k + 6] for k in range(0, len(reported), 6)}
+    assert sorted(found) == sorted(windows)
     return found
 
 
@@ -76,15 +74,10 @@ def test_it_is_as_wide_as_the_window_and_its_headline_is_what_broke(tmp_path: Pa
     cases = [case_payload(f"{'p' * 60}{k}", MATCH, WRONG, LONG, place=k, page=f"{k}.png", **broken) for k in range(20)]
     tests = [("failed", payload(WRONG, LONG, case=case, run=run_payload())) for case in cases]
     times = PerfRun(measured({"tokenizer": [5.0] * 3, "sam": [12.0] * 3, "page": [100.0] * 3})).to_json()
-    page = write_index(structs.replace(result(*tests).document, perf=times), tmp_path)
+    of_run = views.html(structs.replace(result(*tests).document, perf=times))
+    pages = {"run.html": of_run, "nights.html": html(plan("..XX-" * 5), [])}
     dark = ["--blink-settings=preferredColorScheme=0"] * (scheme == "dark")
-    for width_px, (scrolled, ink, ground, headline) in shown_in(page, *dark).items():
+    for (name, width_px), (scrolled, ink, ground, headline) in shown_in(tmp_path, pages, *dark).items():
         assert int(scrolled) <= width_px
-        assert headline == "first broke clip.page in 20 of 20 pages"
         assert (int(ink) > 200 > 60 > int(ground)) is (scheme == "dark")
-
-
-def test_the_page_of_a_month_of_nights_is_as_wide_as_the_window(tmp_path: Path) -> None:
-    page = tmp_path / "nights.html"
-    page.write_text(html(plan("..XX-" * 5), []), "utf-8")
-    assert all(int(scrolled) <= width_px for width_px, (scrolled, *_) in shown_in(page).items())
+        assert name == "nights.html" or headline == "first broke clip.page in 20 of 20 pages"

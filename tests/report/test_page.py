@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from pytest_dsocr.report.strip import boxes_of, line_of, strips
 from pytest_dsocr.report.views import html
 from tests.history.test_history import plan
 from tests.report.made import MATCH, WRONG, case_payload, night, payload, result, run_payload
-from tests.report.test_views import document
+from tests.report.test_views import Page, document
 
 TEXTS = ("ink", "soft", "good", "bad", "noted", "link")
 GROUNDS = ("ground", "sheet")
@@ -48,47 +47,22 @@ PAGES = {
 }
 
 
-class Outline(HTMLParser):
-    """Structure of a page for assistive technology: headings, controls and their names, pictures, tables, ids."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.headings: list[int] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.names: dict[str, str] = {}
-        self._named: str | None = None
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag[0] == "h" and tag[1:].isdigit():
-            self.headings.append(int(tag[1:]))
-        if tag == "label":
-            self._named = dict(attrs).get("for")
-
-    def handle_data(self, data: str) -> None:
-        if self._named:
-            self.names[self._named] = self.names.get(self._named, "") + data.strip()
-            self._named = None
-
-    def all(self, *tags: str) -> list[dict[str, str | None]]:
-        return [of for tag, of in self.elements if tag in tags]
-
-
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_has_no_accessibility_fault(name: str) -> None:
     page = PAGES[name]()
-    found = Outline(page)
-    assert found.headings[0] == 1
-    assert found.headings.count(1) == 1
-    assert all(after <= before + 1 for before, after in pairwise(found.headings)), "no level is left out"
+    found = Page(page)
+    headings = [int(tag[1:]) for tag, _ in found.elements if re.fullmatch(r"h\d", tag)]
+    assert headings[0] == 1
+    assert headings.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(headings)), "no level is left out"
     ids = [one["id"] for _, one in found.elements if "id" in one]
     assert len(ids) == len({*ids})
     assert [one for one in found.all("html") if one.get("lang")]
     assert found.all("title")
     assert found.all("main")
     assert all(one.get("alt") for one in found.all("img"))
-    assert all(found.names.get(one["id"] or "") for one in found.all("input")), "each control has a label"
+    named = {*re.findall(r'<label [^>]*for="([^"]+)"[^>]*>\s*[^\s<]', page)}
+    assert {one["id"] for one in found.all("input")} <= named, "each control has a label"
     assert all(
         (one.get("role") == "img" and one.get("aria-label")) or one.get("aria-hidden") for one in found.all("svg")
     )

@@ -14,11 +14,12 @@ from pytest_dsocr.models.spec import Stage
 from pytest_dsocr.records.config import SubjectFaultError
 from pytest_dsocr.report.case_result import Fault
 from pytest_dsocr.report.document import RunJson
-from pytest_dsocr.report.port import ALSO, MOST_LINES, OFFERED, lines, next_work
+from pytest_dsocr.report.port import MOST_LINES, lines, next_work, offered
+from pytest_dsocr.report.strip import OF_STAGE
 from tests.report.made import DRIFT, MATCH, WRONG, case_payload, night, payload
 
 SHAPES = {"sam.page": (1, 192, 16, 16), "clip.page": (1, 257, 192)}
-ALL = [name for stage in FAMILY.stages for name in OFFERED.get(stage.name, stage.seams)]
+ALL = [name for stage in FAMILY.stages for name in offered(stage)]
 STEPS = {"tokens": {"reference": 4, "subject": 4}}
 
 
@@ -35,11 +36,11 @@ def found(given: RunJson) -> tuple[str, str] | None:
 
 
 def test_every_comparison_of_a_case_belongs_to_one_stage() -> None:
-    named = [*ALL, *(name for names in ALSO.values() for name in names)]
+    named = [name for names in OF_STAGE.values() for name in names]
     assert len(named) == len({*named})
     of_stages = {stage.name for stage in FAMILY.stages}
     assert {*STAGES} <= {*named, *of_stages, *VISION}
-    assert {*OFFERED, *ALSO} <= of_stages
+    assert {*OF_STAGE} <= of_stages
 
 
 def test_a_port_that_offers_everything_has_nothing_next() -> None:
@@ -49,7 +50,7 @@ def test_a_port_that_offers_everything_has_nothing_next() -> None:
 
 @pytest.mark.parametrize("stage", FAMILY.stages, ids=lambda stage: stage.name)
 def test_a_stage_that_is_skipped_is_missing_whatever_is_right_after_it(stage: Stage) -> None:
-    for one in OFFERED.get(stage.name, stage.seams):
+    for one in offered(stage):
         assert found(result(not_compared(one, Reason.NOT_OFFERED))) == (stage.name, "missing")
 
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
+from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract import artifacts
 from pytest_dsocr.contract.presets import Preset
@@ -29,10 +29,9 @@ from pytest_dsocr.report.case_result import CaseResult, advice
 from pytest_dsocr.run.case import ask
 from pytest_dsocr.run.described import described
 from pytest_dsocr.subjects.engine import EngineSubject
-from pytest_dsocr.subjects.follow import run_teacher_forced
 from suites.contract.pages import write_page
 from tests.faults.trial import cases, loaded, reference
-from tests.subjects.seen import seen
+from tests.subjects.seen import judged, seen
 from tests.subjects.spoilt import only
 
 LONG = "<image>\n" + "Convert this page to text, and leave out what is struck through. " * 16
@@ -90,8 +89,7 @@ def test_wrong_ids_are_described(
     expected: ReferenceResult,
 ) -> None:
     subject = only(IdsChanged(tiny, change), Level.INPUTS)
-    answer = run_teacher_forced(subject, long_case, expected, always_read=True)
-    report = judge(CaseRun(long_case, answer, expected, 0.0, 0.0), tolerances("float32"))
+    report = judged(subject, long_case, expected, always_read=True)
     found = _described(report, Vocabulary(tiny.tokenizer, VOCABULARY))
     assert (found.kind, found.explains) == (kind, True)
     assert words in found.text

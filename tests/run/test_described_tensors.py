@@ -9,8 +9,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
-from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.engine.engine import Engine
@@ -28,7 +26,7 @@ from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.follow import run_teacher_forced
 from suites.contract.pages import write_page
 from tests.describe.real import random
-from tests.subjects.seen import seen
+from tests.subjects.seen import judged, seen
 from tests.subjects.spoilt import only
 
 SETUP = Setup("synthetic:tiny")
@@ -154,12 +152,7 @@ def described(
     with Changes() as changes:
         plant(port := Port(engine), changes)
         subject = only(port, level)
-        return describe_case(report_of(subject, case, expected), subject, resources)
-
-
-def report_of(subject: Any, case: Case, expected: ReferenceResult) -> CaseReport:
-    """Judge a subject."""
-    return judge(CaseRun(case, run_teacher_forced(subject, case, expected), expected, 0, 0), tolerances("float32"))
+        return describe_case(judged(subject, case, expected), subject, resources)
 
 
 @pytest.mark.parametrize("plant", PLANTED)
@@ -201,7 +194,7 @@ def test_nothing_is_said_if_the_engine_disagrees_with_the_reference_or_nothing_i
     assert described(class_token_last, tiny, case, wrong, RunResources(SETUP, explainer), Level.MODULES) == ()
     off = RunResources(SETUP, Explainer(SETUP, 0))
     assert described(class_token_last, tiny, case, expected, off, Level.MODULES) == ()
-    assert describe_case(report_of(Port(tiny), case, expected), Port(tiny), RunResources(SETUP, explainer)) == ()
+    assert describe_case(judged(Port(tiny), case, expected), Port(tiny), RunResources(SETUP, explainer)) == ()
 
 
 def test_what_is_wrong_besides_the_first_is_described_without_its_input(
@@ -212,7 +205,7 @@ def test_what_is_wrong_besides_the_first_is_described_without_its_input(
     with Changes() as changes:
         for plant in (half_of_a_block, no_newline):
             plant(port := Port(tiny), changes)
-        report = report_of(port, case, expected)
+        report = judged(port, case, expected)
         [found] = further_causes(report, port, resources)
         assert further_causes(report, port, resources) == ()
     assert found.description is not None
@@ -225,7 +218,7 @@ def test_steps_after_a_prompt_without_a_known_cause_are_not_said_to_be_wrong(
 ) -> None:
     with Changes() as changes:
         keys_longer(port := Port(tiny), changes)
-        report = report_of(port, case, expected)
+        report = judged(port, case, expected)
         alone = replace(report, exchange=replace(report.exchange, alone={"prefill": False}))
         assert {one.what for one in report.comparisons if not one.passes} >= {"prefill/1", "logits"}
         assert further_causes(alone, port, RunResources(SETUP, explainer)) == ()

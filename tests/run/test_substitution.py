@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
-from pytest_dsocr.compare.tolerances import Tolerances, tolerances
+from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
@@ -20,12 +19,11 @@ from pytest_dsocr.run.substitution import Substituted, substitute
 from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.follow import run_teacher_forced
 from suites.contract.pages import write_page
-from tests.subjects.seen import seen
+from tests.subjects.seen import judged, seen
 from tests.subjects.spoilt import only
 
 NEW_TOKENS = 12
 NOTHING = Substituted()
-LIMITS = tolerances("float32")
 
 VISION_RIGHT = "vision is right when given the reference's inputs"
 VISION_WRONG = "vision is still wrong when given the reference's inputs: vision is wrong by itself"
@@ -88,10 +86,6 @@ def live(tiny: Engine[Any], case: Case) -> ReferenceResult:
     return seen(tiny, case, keep_values=True)
 
 
-def asked(subject: Any, case: Case, expected: ReferenceResult, limits: Tolerances = LIMITS) -> CaseReport:
-    return judge(CaseRun(case, run_teacher_forced(subject, case, expected), expected, 0.0, 0.0), limits)
-
-
 def unneeded() -> Any:
     raise AssertionError("a donor was made and nothing is asked of it")
 
@@ -114,7 +108,7 @@ def test_each_part_is_found_wrong_by_itself_or_not(
 ) -> None:
     """A live reference lends its own tensors."""
     subject = Planted(tiny, *wrong)
-    assert substitute(subject, asked(subject, case, live), unneeded).findings == PLANTED[wrong]
+    assert substitute(subject, judged(subject, case, live), unneeded).findings == PLANTED[wrong]
 
 
 def test_the_decoder_alone_is_wrong_only_if_its_first_layer_is_right(
@@ -122,7 +116,7 @@ def test_the_decoder_alone_is_wrong_only_if_its_first_layer_is_right(
 ) -> None:
     blocks = replace(live, seams=run_teacher_forced(EngineSubject(tiny), case, live).seams)
     found = {
-        one: substitute(Planted(tiny, one), asked(Planted(tiny, one), case, blocks)) for one in ("logits", "decoder")
+        one: substitute(Planted(tiny, one), judged(Planted(tiny, one), case, blocks)) for one in ("logits", "decoder")
     }
     assert {one: findings for one, (findings, _) in found.items()} == {
         "logits": (LAYERS_WRONG,),
@@ -139,8 +133,8 @@ class Drifting(EngineSubject):
 
 def test_a_donor_lends_what_agrees_with_the_recording_and_no_more(tiny: Engine[Any], case: Case) -> None:
     recorded, subject = seen(tiny, case), Planted(tiny, "inputs", "vision")
-    assert substitute(EngineSubject(tiny), asked(EngineSubject(tiny), case, recorded), unneeded) == NOTHING
-    report = asked(subject, case, recorded)
+    assert substitute(EngineSubject(tiny), judged(EngineSubject(tiny), case, recorded), unneeded) == NOTHING
+    report = judged(subject, case, recorded)
     assert substitute(subject, report) == NOTHING
     for donor, findings in (
         (EngineSubject(tiny), PLANTED["inputs", "vision"]),
@@ -150,7 +144,7 @@ def test_a_donor_lends_what_agrees_with_the_recording_and_no_more(tiny: Engine[A
     ):
         assert substitute(subject, report, lambda donor=donor: donor).findings == findings  # type: ignore[misc]
     subject = Planted(tiny, "vision")
-    wider = asked(subject, case, recorded, tolerances("bfloat16"))
+    wider = judged(subject, case, recorded, tolerances("bfloat16"))
     assert substitute(subject, wider, lambda: Drifting(tiny)) == NOTHING
 
 
@@ -161,9 +155,9 @@ def test_tensors_are_lent_in_the_subjects_own_dtype_and_what_it_cannot_take_is_r
     assert fused.values is not None
     wide = replace(live, seams={**live.seams, "vision_fusion": replace(fused, values=fused.values.double())})
     subject = Planted(tiny, "vision")
-    assert substitute(subject, asked(subject, case, wide)).findings == (FEATURES_RIGHT,)
+    assert substitute(subject, judged(subject, case, wide)).findings == (FEATURES_RIGHT,)
     subject = Planted(tiny, "silent", "picky")
-    [finding] = substitute(subject, asked(subject, case, live)).findings
+    [finding] = substitute(subject, judged(subject, case, live)).findings
     assert finding.startswith(
         "the subject failed with the reference's tensors: the subject's prefill raised in prefill"
     )
@@ -181,6 +175,6 @@ def test_what_is_wrong_in_the_text_alone_or_without_stages_tells_nothing(
 ) -> None:
     other = replace(live, output=replace(live.output, text="other"))
     for subject, expected in ((Misread(tiny), live), (only(EngineSubject(tiny), Level.TEXT), other)):
-        report = asked(subject, case, expected)
+        report = judged(subject, case, expected)
         assert not report.passes
         assert substitute(subject, report, unneeded) == NOTHING

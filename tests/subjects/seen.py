@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
-from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import generate
@@ -22,6 +22,8 @@ from pytest_dsocr.records.reference_result import (
 from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.loading import close_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup
+
+LIMITS = tolerances("float32")
 
 
 def seen(engine: Engine[Any], case: Case, *, keep_values: bool = False) -> ReferenceResult:
@@ -43,12 +45,20 @@ def seen(engine: Engine[Any], case: Case, *, keep_values: bool = False) -> Refer
     )
 
 
+def judged(
+    subject: Any, case: Case, expected: ReferenceResult, limits: Tolerances = LIMITS, *, always_read: bool = False
+) -> CaseReport:
+    """Lead a subject along what was seen of a case, and judge it."""
+    answer = run_teacher_forced(subject, case, expected, always_read=always_read)
+    return judge(CaseRun(case, answer, expected, 0.0, 0.0), limits)
+
+
 def held_to(expected: ReferenceResult, case: Case, spec: str, isolated_s: float | None = None) -> CaseReport:
     """Hold a subject, by its name and on the smallest synthetic checkpoint, to what was seen of a case."""
     subject = open_subject(spec, Setup("synthetic:tiny"), isolated_s)
-    answer = run_teacher_forced(subject, case, expected, always_read=True)
+    report = judged(subject, case, expected, always_read=True)
     close_subject(subject)
-    return judge(CaseRun(case, answer, expected, 0.0, 0.0), tolerances("float32"))
+    return report
 
 
 def compared(report: CaseReport) -> set[str]:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
+from pytest_dsocr.compare.case import judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
@@ -23,17 +23,13 @@ from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.protocol import NotOfferedError
 from tests.compare.made import every_bit
 from tests.report.made import result
-from tests.subjects.seen import seen
+from tests.subjects.seen import judged, seen
 from tests.subjects.spoilt import Raising, Reusing, only
 
 LIMITS = tolerances("float32")
 PARTS = ("inputs", "vision", "prefill", "step", "read", "write")
 RAISES = {"inputs": "tokenizer", "vision": "vision", "prefill": "prefill", "step": "decode"}
 """The stage of each method."""
-
-
-def held(subject: Any, case: Case, expected: ReferenceResult) -> CaseReport:
-    return judge(CaseRun(case, run_teacher_forced(subject, case, expected), expected, 0.0, 0.0), LIMITS)
 
 
 def test_what_came_before_an_error_is_kept_and_what_comes_after_is_lost_to_it(
@@ -57,7 +53,7 @@ def test_what_came_before_an_error_is_kept_and_what_comes_after_is_lost_to_it(
 def test_a_case_cut_short_is_no_pass_and_what_was_wrong_before_is_the_first_divergence(
     tiny: Engine[Any], case: Case, expected: ReferenceResult, tmp_path: Path
 ) -> None:
-    report = held(Raising(tiny, "prefill"), case, expected)
+    report = judged(Raising(tiny, "prefill"), case, expected)
     assert (report.passes, report.verdict, report.divergence) == (False, Verdict.NOT_COMPARED, None)
     reported = CaseResult.of(report)
     assert (reported.passes, reported.first_wrong, reported.verdict) == (False, None, "NOT-COMPARED")
@@ -74,7 +70,7 @@ def test_a_case_cut_short_is_no_pass_and_what_was_wrong_before_is_the_first_dive
         def prefill(self, *given: Any) -> Any:
             raise ValueError("features are not finite")
 
-    report = held(Both(tiny), case, expected)
+    report = judged(Both(tiny), case, expected)
     assert report.divergence is not None
     assert report.divergence.first.what == CaseResult.of(report).first_wrong == "clip.page"
     assert (CaseResult.of(report).fault is None, report.verdict, report.passes) == (False, Verdict.WRONG, False)
@@ -92,7 +88,7 @@ def test_steps_that_are_no_longer_offered_are_promised_by_the_level_and_named_in
                 raise NotOfferedError("not offered: more than one step")
             return super().step(state, token)
 
-    report = held(Tiring(tiny), case, expected)
+    report = judged(Tiring(tiny), case, expected)
     assert report.passes
     assert promised_and_absent(Level.STAGES, report) == "step"
     made = [ComparisonResult.of(one) for one in report.comparisons]
@@ -116,10 +112,10 @@ def test_an_error_in_what_a_subject_says_of_itself_is_one_of_its_stage(
 def test_buffers_that_are_used_again_and_inputs_that_are_overwritten_change_nothing(
     tiny: Engine[Any], case: Case, expected: ReferenceResult
 ) -> None:
-    report = held(Reusing(tiny), case, expected)
+    report = judged(Reusing(tiny), case, expected)
     assert {one.verdict for one in report.comparisons} == {Verdict.MATCH}
     live = seen(tiny, case, keep_values=True)
-    report = held(Reusing(tiny), case, live)
+    report = judged(Reusing(tiny), case, live)
     assert {one.verdict for one in report.comparisons} == {Verdict.MATCH}
     actual = report.exchange.answer
     assert actual.inputs is not None
