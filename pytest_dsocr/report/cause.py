@@ -1,4 +1,4 @@
-"""One cause of a run's failures, and its phrases in the reports."""
+"""Cause of a run's failures, and its phrases in the reports."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ class FailureCause(Struct):
 
     @property
     def lines(self) -> list[str]:
-        """Where it broke and why, then each of several causes, then what other tests found."""
+        """First place and reason, then each of several causes, then what other tests found."""
         why = self.how_many if self.numbered else "; ".join(self._parts)
         return [": ".join(filter(None, (where_broke(self), why))), *self.numbered, *self.own]
 
@@ -122,8 +122,8 @@ def others_failed(one: FailureCause) -> str:
     others, reason = also_failed(one), "for these reasons" if one.further else "for the same reason"
     if one.proven or not one.cases or not others:
         return others and f"{others} failed {reason}"
-    at = f" at {listed(one.left)}," if one.left else ""
-    return f"{count(len(one.tests) - 1, 'more test')} failed{at} perhaps {reason}"
+    at = f" at {listed(one.left)}" if one.left else ""
+    return f"{count(len(one.tests) - 1, 'more test')} failed{at}, perhaps {reason}"
 
 
 def also_failed(one: FailureCause, named: int = 0, how: str = "") -> str:
