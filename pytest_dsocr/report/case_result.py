@@ -14,7 +14,6 @@ from pytest_dsocr.base.errors import is_of_machine, message_of
 from pytest_dsocr.base.words import printable
 from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.describe.texts import RULES
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.records.provenance import is_by_engine
 
@@ -298,6 +297,8 @@ def advice(report: CaseReport) -> str:
         return ""
     if report.explanation and report.explanation.advice:
         return report.explanation.advice
+    from pytest_dsocr.describe.texts import RULES  # brings rapidfuzz, which a command that reads results does not need
+
     described, is_text = report.described, report.divergence.first.stage == "text"
     is_described = described is not None and described.explains and (not is_text or described.kind in RULES)
     return hint(report.divergence, report.case.family, report.explanation, is_described=is_described)
