@@ -93,7 +93,7 @@ class FailureCause(Struct):
             return [f"{self.why} (proven)"]
         if self.why and not self.why.startswith(CHECK):
             return [self.why, *(f"measured: {one}" for one in measured)]
-        bare = f"{CHECK}{UNKNOWN}{self.what}" if measured else ""
+        bare = f"{CHECK}{UNKNOWN}{self.what}" if measured or self.own else ""
         return [*measured, *filter(None, [self.why.removeprefix(bare).lstrip(":; ")])]
 
 

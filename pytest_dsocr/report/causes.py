@@ -104,27 +104,32 @@ def _gives(other: FailureCause, further: FurtherResult, one: FailureCause) -> bo
 
 
 def _own(tests: Sequence[TestResult], cause: FailureCause) -> list[str]:
-    """Return what tests of suites found that does not follow from the cause: one line of each function.
-
-    These are counts of the cache, tensors before the cause, and later ones where the cause's own tensor is right.
-    """
+    """Return what tests of suites found that does not follow from the cause: one line of each function."""
     found: dict[str, tuple[bool, int, str]] = {}
     explained = {cause.what, *cause.at, *(one.what for one in cause.further)}
     for test in tests:
-        origin, wrong = test.sent.cause, [one for one in test.comparisons if one.verdict == Verdict.WRONG]
-        if test.sent.case or (origin and (origin.mistakes or origin.what in explained)):
-            continue
-        right = [one for one in test.comparisons if one.what == cause.what and one.passes]
-        is_right = any(isinstance(one.error, float | int) and one.error <= RIGHT for one in right)
-        for one in wrong:
-            is_count = _stage(one.what) == CACHE and one.error is None
-            if is_count or is_right or _rank(one.what) < _rank(cause.what):
-                why = origin.why.removeprefix(f"{UNKNOWN}{origin.what}").lstrip(":; ") if origin else ""
-                where = (why or f"{cause.what} is right there") if is_right else ""
-                function, of = function_of(test.nodeid)
-                line = f"also found by {function.rpartition('::')[2]}{of}: {one.what}: {one.measured}"
-                found.setdefault(function, (not is_count, _rank(one.what), "; ".join(filter(None, (line, where)))))
+        origin = test.sent.cause
+        if test.sent.case is None and not (origin and (origin.mistakes or origin.what in explained)):
+            for one in sorted(_found_by(test, cause))[:1]:
+                found.setdefault(function_of(test.nodeid)[0], one)
     return [line for *_, line in sorted(found.values())[:MOST_OWN]]
+
+
+def _found_by(test: TestResult, cause: FailureCause) -> Iterator[tuple[bool, int, str]]:
+    """Yield wrong counts of the cache, tensors before the cause, and any where the cause's own tensor is right.
+
+    Each is its sentence, after two values that sort the most decisive first.
+    """
+    right = [one.error for one in test.comparisons if one.what == cause.what and one.passes]
+    is_right = any(isinstance(error, float | int) and error <= RIGHT for error in right)
+    own, (function, of) = test.sent.cause, function_of(test.nodeid)
+    why = own.why.removeprefix(f"{UNKNOWN}{own.what}").lstrip(":; ") if own else ""
+    where = f"; {why or f'{cause.what} is right there'}" if is_right else ""
+    for one in test.comparisons:
+        is_count, rank = _stage(one.what) == CACHE and one.error is None, _rank(one.what)
+        if one.verdict == Verdict.WRONG and (is_count or is_right or rank < _rank(cause.what)):
+            name = f"{function.rpartition('::')[2]}{of}"
+            yield not is_count, rank, f"also found by {name}: {one.what}: {one.measured}{where}"
 
 
 def _left(tests: Sequence[TestResult], cause: FailureCause) -> Iterator[str]:

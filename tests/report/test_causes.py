@@ -118,6 +118,10 @@ def test_a_further_cause_that_other_pages_show_first_is_shown_once() -> None:
         alone = case_payload("c", **wrong, first_wrong="prefill/1", **shown)
         return [len(one.numbered) for one in causes_of([judged_by_tests(one, []) for one in (*both, alone)], [])]
 
+    later = failed("t.py::second", replace(WRONG, what="prefill/1"), cause=shown("prefill/1", "what makes prefill/1"))
+    alone = case_payload("c", **wrong, first_wrong="prefill/1", described=seen)
+    found = causes_of([judged_by_tests(one, []) for one in (*both, alone)], [later])
+    assert [len(one.tests) for one in found] == [0, 1], "what breaks there belongs there, and not to a larger group"
     assert numbered(described=seen) == [0, 0]
     assert numbered(cause="what makes prefill/1") == [2, 0], "what other pages do not describe stays"
 
@@ -218,6 +222,7 @@ def test_what_a_test_finds_besides_the_cause_is_shown_the_most_decisive_first() 
     def own(what: str, *tests: TestResult) -> list[str]:
         case = case_payload("a", replace(WRONG, what=what), **wrong, first_wrong=what)
         [found] = causes_of([judged_by_tests(case, [])], tests)
+        assert found.lines[1:] == found.own, "a hint that says nothing is left out"
         return [one.removeprefix("also found by ") for one in found.own]
 
     named = ("keys[1]", keys), ("keys[2]", keys), ("size", size), ("later", later), ("text", text)
