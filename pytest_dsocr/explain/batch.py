@@ -56,7 +56,8 @@ def _ended_together(engine: Engine[Any], right: Sequence[PageResult], own: Seque
         cut = [clean_output(engine.tokenizer.decode(one.token_ids[:least])) for one in right]
         if cut == [*own] != [one.text for one in right]:
             row = lengths.index(min(lengths)) + 1
-            text = f"every row ends after {count(least, 'token')}, as row {row} of {len(own)} ends there by itself"
+            ends = f"all {len(own)} end after {count(least, 'token')}, as row {row} does by itself"
+            text = f"that no row ends with another: {ends}"
             return Description("batch", text, 1.0, len(own))
     return None
 

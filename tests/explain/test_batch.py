@@ -49,4 +49,4 @@ def test_rows_that_attend_to_padding_or_end_with_another_are_found(tmp_path: Pat
         cut = [engine().tokenizer.decode(one.token_ids[: least - 1]) for one in alone]
         ended = describe_batch(engine(), cases, cut)
         assert ended is not None
-        assert ended.text.startswith(f"every row ends after {least - 1} tokens, as row 1 of 2")
+        assert ended.text.endswith(f"all 2 end after {least - 1} tokens, as row 1 does by itself")
