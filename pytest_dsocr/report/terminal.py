@@ -86,7 +86,8 @@ class Summary:
             for k, line in enumerate((*one.lines, *more)):
                 yield from _labelled("" if k else label(one), line, BAD, 5)
         if left := [where_broke(one) for one in causes if one not in shown]:
-            yield from _labelled("", f"and {count(len(left), 'more cause')}: {listed(left, MOST_CAUSES)}")
+            named = listed([*dict.fromkeys(left)], MOST_CAUSES)
+            yield from _labelled("", f"and {count(len(left), 'more cause')}: {named}")
 
     def _lines(self) -> Iterator[TerminalLine]:
         yield from self._sides()
