@@ -170,8 +170,9 @@ def _longest_run(same: npt.NDArray[np.bool_]) -> tuple[int, int]:
     return int(breaks[at]), int(lengths[at])
 
 
-UNRELATED_FROM, UNRELATED_SHARE = 0.1, 0.5
-"""A text that differs within the first tenth, and in more than half of its characters, is not of this page."""
+UNRELATED_FROM, UNRELATED_SHARE, FOREIGN_SHARE = 0.1, 0.5, 0.2
+"""A text that differs within the first tenth, and in more than half of its characters, is not of this page, unless the
+shorter text is a part of the longer one but for a fifth: 99 % of the pairs of shipped pages differ in more."""
 
 
 @dataclass(frozen=True)
@@ -183,12 +184,15 @@ class _Apart:
     edits: int
     share: float
     """Edits as a share of the reference's length."""
+    foreign: float
+    """Edits besides those that the difference of the lengths needs, as a share of the shorter text."""
 
     @classmethod
     def of(cls, actual: str, expected: str) -> _Apart:
         at = next(k for k, (a, b) in enumerate(zip_longest(actual, expected)) if a != b)
-        edits = Levenshtein.distance(actual, expected)
-        return cls(at, edits, edits / len(expected) if expected else math.inf)
+        edits, shorter = Levenshtein.distance(actual, expected), min(len(actual), len(expected))
+        foreign = (edits - abs(len(actual) - len(expected))) / max(shorter, 1)
+        return cls(at, edits, edits / len(expected) if expected else math.inf, foreign)
 
 
 def compare_text(actual: str, expected: str, allowed: float, *, is_stopped: bool = False) -> Comparison:
@@ -202,8 +206,8 @@ def compare_text(actual: str, expected: str, allowed: float, *, is_stopped: bool
     apart = _Apart.of(actual, expected)
     found = degenerations(actual, expected)
     astray = [one for one in found if not (is_stopped and one.sign is Symptom.TRUNCATION)]
-    other = apart.at < UNRELATED_FROM * len(expected) and apart.share > UNRELATED_SHARE
-    if actual.strip() and other and not expected.startswith(actual):
+    is_early = apart.at < UNRELATED_FROM * len(expected)
+    if actual.strip() and is_early and apart.share > UNRELATED_SHARE and apart.foreign > FOREIGN_SHARE:
         astray.append(TextDefect(Symptom.UNRELATED, f"it reads something else from character {apart.at} on"))
     if expected and actual.startswith(expected):
         more = len(actual) - len(expected)
