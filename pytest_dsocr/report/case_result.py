@@ -137,10 +137,10 @@ class FurtherResult(Struct, frozen=True):
 
     @property
     def said(self) -> str:
-        """Cause, with "perhaps" unless it is proven, and description."""
+        """Cause alone if it is proven, otherwise with "perhaps" and the description."""
         named = f"{'' if self.proven else 'perhaps '}{self.explained.removeprefix('perhaps ')}"
         why = f"{named}{' (proven)' * self.proven}" if self.mistakes else ""
-        if not self.described:
+        if self.proven or not self.described:
             return why or self.explained
         return f"{why}; measured: {self.described.text}" if why else self.described.text
 

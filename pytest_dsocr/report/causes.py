@@ -4,10 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
-
-from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.compare.divergence import is_cut, of_whole_page
+from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.explain.hints import agreed
@@ -16,78 +14,26 @@ from pytest_dsocr.models import VISION
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName
 from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, FurtherResult
+from pytest_dsocr.report.cause import CHECK, UNKNOWN, FailureCause, function_of
 from pytest_dsocr.report.file import Ending
-from pytest_dsocr.report.outcomes import JudgedTest, TestResult
+from pytest_dsocr.report.outcomes import TestResult
 
 CauseKey = tuple[str, ...]
 """A kind and its values, which tests and cases with the same cause share."""
-OF_CAUSE, REFUTED, UNKNOWN = "whether the cause is ", ", as none of ", "what makes "
-"""Parts of a suite's hint: before the mistakes that it found, after a description, and if it has neither."""
+OF_CAUSE, REFUTED = "whether the cause is ", ", as none of "
+"""Parts of a suite's hint: before the mistakes that it found, and after a description."""
 LOGITS, CACHE, OF_TEXT = "logits", "cache", ("read", "text")
 UP_TO_LOGITS = (*COMPARED, *VISION, PREFILL, LOGITS)
-CHECK = "check "
-"""Start of a reason that is advice, and no explanation."""
-AFTER_INPUTS = (*VISION, PREFILL, LOGITS, CACHE, "tokens", "read", "text")
+AFTER_INPUTS = (*VISION, PREFILL, CACHE, LOGITS, "tokens", "read", "text")
 """Stages in the order of the data, after the inputs."""
 VALUES, FILLING = re.compile(r"'[^']*'|\([^()]*\)"), frozenset(("token", "tokens", "times", "and", "more"))
 """Quoted and bracketed values of a sentence, and words that depend on how many there are."""
 OF_TEST = ("mistake", "check", "kind", "raised", "test")
 """Kinds of keys that a test adds to its group; other kinds come only from the cases of a group."""
-
-
-class FailureCause(Struct):
-    """Failures with one cause, as far as the run shows it; each failing test belongs to one."""
-
-    what: str
-    """First comparison that is WRONG, or the stage that raised; empty for other failures."""
-    cases: list[str]
-    """Cases that break first there, the one to read first; empty if the tests have no case."""
-    of: int
-    """Number of cases of the run."""
-    unit: str
-    """``page`` if each case has another page, otherwise ``case``."""
-    why: str
-    """Explanation, proven or not; otherwise the hint or the finding."""
-    proven: bool
-    tests: list[str]
-    """Tests that failed from it, the one to read first."""
-    described: str = ""
-    """Measured relation of the first wrong values to the expected ones."""
-    further: list[FurtherResult] = []
-    """Other causes in these cases, in the order in which to fix them."""
-    at: dict[str, int] = {}
-    """Number of cases by their own first WRONG comparison: pages without crops break elsewhere than the others."""
-    follow: list[str] = []
-    """Failed tests of later stages alone, which may follow from the wrong values; ``tests`` has them too."""
-
-    @property
-    def said(self) -> str:
-        """Why, and how the values differ; with further causes, all of them by number."""
-        found = "; ".join(self.whys)
-        return f"{len(self.numbered)} causes: {found}" if self.numbered else found
-
-    @property
-    def numbered(self) -> list[str]:
-        """Each cause with its number and stage, once; empty if there is one cause alone.
-
-        A further cause at the first break takes the place of a first cause that names nothing.
-        """
-        if not self.further:
-            return []
-        every, is_named = [(one.what, one.said) for one in self.further], self.why and not self.why.startswith(CHECK)
-        own = [(self.what, "; ".join(self._parts))] if is_named or self.what not in dict(every) else []
-        return [f"{k}. {where}: {why}" for k, (where, why) in enumerate(dict.fromkeys([*own, *every]), 1)]
-
-    @property
-    def whys(self) -> list[str]:
-        """The parts of :attr:`said`, a line each: the causes by number, or why and how the values differ."""
-        return self.numbered or self._parts
-
-    @property
-    def _parts(self) -> list[str]:
-        why = f"{self.why}{' (proven)' * self.proven}" if self.why else ""
-        measured = f"measured: {self.described}" if why and self.described else self.described
-        return [*filter(None, (why, measured))]
+RIGHT = tolerances("float32").usual
+"""Largest error of correct implementations in float32: a comparison within it does not show a cause."""
+MOST_OWN = 3
+"""Number of findings of other tests that are shown with a cause."""
 
 
 def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> list[FailureCause]:
@@ -98,23 +44,43 @@ def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> lis
     test without a hint of its own belongs to the cases that break there or before. Any other test is a group of its
     own. Wrong texts of odd pages belong to the first cause, as every mistake can change them.
     """
+    causes = _by_key(cases)
+    first = min(causes.values(), key=lambda one: _rank(one.what), default=None)
+    for test in sorted(failing, key=lambda test: test.nodeid):
+        keys = [*_keys(test)]
+        cause = next((causes[key] for key in keys if key in causes), None)
+        if cause is None and first and _follows(test, first):
+            first.tests.append(test.nodeid)
+            first.follow.append(test.nodeid)
+            continue
+        cause = cause or _new(cases, *_alone(test))
+        causes |= {key: cause for key in keys if key[0] in OF_TEST and key not in causes}
+        cause.tests.append(test.nodeid)
+    found, by_name = [*{id(one): one for one in causes.values()}.values()], {test.nodeid: test for test in failing}
+    for one in found:
+        tests = sorted((by_name[name] for name in one.tests), key=lambda test: _place(test, one))
+        one.tests = [test.nodeid for test in tests]
+        one.further = [further for further in one.further if not any(_gives(other, further, one) for other in found)]
+        if one.cases:
+            one.own, one.left = _own(tests, one), [*_left(tests[1:], one)]
+    return sorted(found, key=lambda one: (_is_of_machine(one, by_name), -len(one.cases), -len(one.tests)))
+
+
+def _by_key(cases: Sequence[CaseResult]) -> dict[CauseKey, FailureCause]:
+    """Return the causes of failing cases by their keys."""
     causes: dict[CauseKey, FailureCause] = {}
-    unit = "page" if len({case.page for case in cases}) == len(cases) else "case"
-
-    def known(keys: Sequence[CauseKey], what: str, why: str, proven: bool) -> FailureCause:
-        new = FailureCause(what=what, cases=[], of=len(cases), unit=unit, why=why, proven=proven, tests=[])
-        return next((causes[key] for key in keys if key in causes), new)
-
     for what, broken in sorted(_broken(cases), key=lambda one: -len(one[1])):
         first, proven, stands = _explained(broken, cases)
         keys: list[CauseKey] = [("mistake", name) for name in first.mistakes if proven]
         named = _named_by(first, proven) if stands else ""
-        cause = known(keys, what, named or _hint(what, first, broken, cases), proven)
+        cause = next((causes[key] for key in keys if key in causes), None)
+        cause = cause or _new(cases, what, named or _hint(what, first, broken, cases), proven)
         cause.cases += dict.fromkeys(case.id for case in (first, *broken) if case in broken)
         cause.described = cause.described or _described(what, first, broken)
         cause.at |= Counter(case.first_wrong or what for case in cases if case.id in cause.cases)
         cause.further = max((cause.further, *(case.further for case in (first, *broken))), key=len)
-        keys += [key for case in broken for key in (("case", case.id), ("at", what, case.why))]
+        keys += [("mistake", name) for one in cause.further if one.proven for name in one.mistakes]
+        keys += [("first", what), *(key for case in broken for key in (("case", case.id), ("at", what, case.why)))]
         keys += [("odd pages",)] * (not causes)
         keys += [
             ("said", said) for case in broken for said in (case.cause, case.described and case.described.text) if said
@@ -123,20 +89,55 @@ def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> lis
         causes |= dict.fromkeys(keys, cause)
         inputs = {one for case in broken for one in _wrong(case.comparisons) if one in COMPARED}
         causes |= {key: cause for one in (what, *sorted(inputs)) for key in _seams(one) if key not in causes}
-    first_cause = min(causes.values(), key=lambda one: _rank(one.what), default=None)
-    for test in sorted(failing, key=lambda test: test.nodeid):
-        keys = [*_keys(test)]
-        if first_cause and not any(key in causes for key in keys) and _follows(test, first_cause):
-            first_cause.tests.append(test.nodeid)
-            first_cause.follow.append(test.nodeid)
-            continue
-        cause = known(keys, *_alone(test))
-        causes |= {key: cause for key in keys if key[0] in OF_TEST and key not in causes}
-        cause.tests.append(test.nodeid)
-    tests, found = {test.nodeid: test for test in failing}, {id(one): one for one in causes.values()}.values()
-    for one in found:
-        one.tests.sort(key=lambda test: _place(tests[test], one))
-    return sorted(found, key=lambda one: (_is_of_machine(one, tests), -len(one.cases), -len(one.tests)))
+    return causes
+
+
+def _new(cases: Sequence[CaseResult], what: str, why: str, proven: bool) -> FailureCause:
+    unit = "page" if len({case.page for case in cases}) == len(cases) else "case"
+    return FailureCause(what=what, cases=[], of=len(cases), unit=unit, why=why, proven=proven, tests=[])
+
+
+def _gives(other: FailureCause, further: FurtherResult, one: FailureCause) -> bool:
+    """Return whether other pages break first at a further cause, and say as much of it."""
+    is_there = other is not one and bool(other.cases) and other.what == further.what
+    return is_there and (other.proven or bool(other.described and not further.mistakes))
+
+
+def _own(tests: Sequence[TestResult], cause: FailureCause) -> list[str]:
+    """Return what tests of suites found that does not follow from the cause: one line of each function."""
+    found: dict[str, tuple[bool, int, str]] = {}
+    explained = {cause.what, *cause.at, *(one.what for one in cause.further)}
+    for test in tests:
+        origin = test.sent.cause
+        if test.sent.case is None and not (origin and (origin.mistakes or origin.what in explained)):
+            for one in sorted(_found_by(test, cause))[:1]:
+                found.setdefault(function_of(test.nodeid)[0], one)
+    return [line for *_, line in sorted(found.values())[:MOST_OWN]]
+
+
+def _found_by(test: TestResult, cause: FailureCause) -> Iterator[tuple[bool, int, str]]:
+    """Yield wrong counts of the cache, tensors before the cause, and any where the cause's own tensor is right.
+
+    Each is its sentence, after two values that sort the most decisive first.
+    """
+    right = [one.error for one in test.comparisons if one.what == cause.what and one.passes]
+    is_right = any(isinstance(error, float | int) and error <= RIGHT for error in right)
+    own, (function, of) = test.sent.cause, function_of(test.nodeid)
+    why = own.why.removeprefix(f"{UNKNOWN}{own.what}").lstrip(":; ") if own else ""
+    where = f"; {why or f'{cause.what} is right there'}" if is_right else ""
+    for one in test.comparisons:
+        is_count, rank = _stage(one.what) == CACHE and one.error is None, _rank(one.what)
+        if one.verdict == Verdict.WRONG and (is_count or is_right or rank < _rank(cause.what)):
+            name = f"{function.rpartition('::')[2]}{of}"
+            yield not is_count, rank, f"also found by {name}: {one.what}: {one.measured}{where}"
+
+
+def _left(tests: Sequence[TestResult], cause: FailureCause) -> Iterator[str]:
+    """Yield the stages that tests found wrong besides the cause's own comparison, in the order of the data."""
+    wrong = {what for test in tests for what in _wrong(test.comparisons)} - {*cause.at}
+    own, stages = _stage(cause.what), {*map(_stage, wrong)}
+    for stage in sorted(stages - {cause.what}, key=lambda one: (_rank(one), one)):
+        yield f"the rest of {stage}" if stage == own else stage
 
 
 def _is_of_machine(one: FailureCause, tests: Mapping[str, TestResult]) -> bool:
@@ -234,6 +235,7 @@ def _keys(test: TestResult) -> Iterator[CauseKey]:
         said = own.why.removeprefix(OF_CAUSE).partition(REFUTED)[0]
         yield "said", said
         if not said or UNKNOWN in said:
+            yield "first", own.what
             yield from (("seam", stage) for stage in sorted({*map(_stage, wrong)} - {*OF_TEXT}))
         elif not own.mistakes:
             yield "alike", _stage(own.what), *_kind(said)
@@ -273,7 +275,7 @@ def _hint(what: str, first: CaseResult, broken: Sequence[CaseResult], cases: Seq
     A hint that names mistakes which the case to read refutes is left out.
     """
     hints = [case.cause or "" for case in broken if {*case.mistakes} <= {*first.mistakes}] or [first.cause or ""]
-    common = agreed(hints) or (hints[0] and f"{hints[0]} ({broken[0].id})")
+    common = agreed(hints) or (hints[0] if UNKNOWN in hints[0] else hints[0] and f"{hints[0]} ({broken[0].id})")
     right = [case for case in cases if case.passes]
     if what == "text" and right and all(map(_is_cut, broken)) and not any(map(_is_cut, right)):
         common += "; the pages without crops are right"
@@ -282,54 +284,3 @@ def _hint(what: str, first: CaseResult, broken: Sequence[CaseResult], cases: Seq
 
 def _is_cut(case: CaseResult) -> bool:
     return is_cut(case.shapes["reference"] or {})
-
-
-# Phrases.
-
-
-def label(one: FailureCause) -> str:
-    """Return the label of a cause."""
-    return "first broke" if one.cases else "failed"
-
-
-def in_words(one: FailureCause) -> str:
-    """Return where a cause broke, in how many cases or which test, and why."""
-    return f"{where_broke(one)}: {one.said}" if one.said else where_broke(one)
-
-
-def where_broke(one: FailureCause) -> str:
-    """Return the comparison that broke, in how many cases, or the test that failed."""
-    if one.cases:
-        first, *others = sorted((one.at or {one.what: len(one.cases)}).items(), key=lambda at: at[0] != one.what)
-        also = "".join(f", {what} in {cases}" for what, cases in others)
-        return f"{first[0]} in {first[1]} of {count(one.of, one.unit)}{also}"
-    function, of = function_of(one.tests[0])
-    return f"{one.what} of {function}" if one.what else function + of
-
-
-def also_failed(one: FailureCause, named: int = 0, how: str = "") -> str:
-    """Return the number and names of the other tests that failed from a cause; empty if there are none."""
-    others = sorted(one.tests[1:])
-    follow = f" ({len(one.follow)} of later stages, which may follow from it)" if one.follow else ""
-    names = f": {listed([*_named(others)], named)}" if named else ""
-    return f"{count(len(others), 'more test')}{follow}{how}{names}" if others else ""
-
-
-def _named(tests: Sequence[str]) -> Iterator[str]:
-    """Yield names of tests; after another test of the same function only the parameters."""
-    before = ""
-    for function, of in map(function_of, tests):
-        yield of if of and function == before else function + of
-        before = function
-
-
-def function_of(test: str) -> tuple[str, str]:
-    """Return the function of a test without its folder, and its parameters in their brackets."""
-    function, bracket, of = test.partition("[")
-    return function.rpartition("/")[2], bracket + of
-
-
-def by_first(causes: Sequence[FailureCause], tests: Sequence[JudgedTest]) -> Iterator[tuple[FailureCause, JudgedTest]]:
-    """Yield each cause that made a test fail, with the test to read."""
-    named = {test.nodeid: test for test in tests}
-    yield from ((one, named[one.tests[0]]) for one in causes if one.tests)

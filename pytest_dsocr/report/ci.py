@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_dsocr.base.words import fit, listed
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 from pytest_dsocr.report.case_result import ComparisonResult, number
-from pytest_dsocr.report.causes import also_failed, by_first, in_words, label
+from pytest_dsocr.report.cause import by_first, in_words, label, others_failed
 from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.report.file import Unfinished
 from pytest_dsocr.report.outcomes import JudgedTest, TestResult
@@ -33,8 +33,7 @@ def errors(result: RunJson | Unfinished) -> Iterator[str]:
     for one, test in islice(by_first(result.causes, result.tests), MOST):
         title = f"{test.ended_as}: {test.nodeid.rpartition('::')[2]}"
         cause = f"{label(one)} {in_words(one)}" if one.cases else one.why
-        more = f"{text} failed for the same reason" if (text := also_failed(one)) else ""
-        why = "; ".join(dict.fromkeys(filter(None, (test.why, cause, more))))
+        why = "; ".join(dict.fromkeys(filter(None, (test.why, cause, others_failed(one)))))
         yield f"::error {_place(test, result)}title={_property(title)}::{_data(why)}"
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from pytest_dsocr.base.reading import Count, Finite, Format, Identity, Ratio, Time
 from pytest_dsocr.report.budget import Spending
 from pytest_dsocr.report.case_result import CaseResult
-from pytest_dsocr.report.causes import FailureCause
+from pytest_dsocr.report.cause import FailureCause
 from pytest_dsocr.report.file import Ending, ResultHead
 from pytest_dsocr.report.outcomes import JudgedTest
 from pytest_dsocr.report.run_sides import RunSides

@@ -195,7 +195,7 @@ class TestFailure:
             yield from entry("first wrong", first)
         if self.explanation:
             yield from entry("explained", self.explanation.text)
-        if self.described:
+        if self.described and not self.is_proven:
             yield from entry("measured", self.described.text)
         if not self.is_proven and self.checks:
             yield from entry("check", self.checks[0])

@@ -11,7 +11,7 @@ from pytest_dsocr.base.words import MARGIN, count, entry, listed, plain, relativ
 from pytest_dsocr.compare.verdict import Symptom, Verdict
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.report import words
-from pytest_dsocr.report.causes import FailureCause, also_failed, in_words, label, where_broke
+from pytest_dsocr.report.cause import FailureCause, also_failed, label, others_failed, where_broke
 from pytest_dsocr.report.ci import errors
 from pytest_dsocr.report.document import Missing
 from pytest_dsocr.report.outcomes import remarks
@@ -80,16 +80,14 @@ class Summary:
     def _causes(self) -> Iterator[TerminalLine]:
         causes = self.result.causes
         large = [one for one in causes if one.cases or len(one.tests) > 1]
-        shown = [*(one for one in causes[:1] if large and one not in large), *large][:MOST_CAUSES]
+        shown = [*(one for one in causes[:1] if one not in large), *large][:MOST_CAUSES]
         for one in shown:
-            others, how = also_failed(one), "" if self.verbose else WITH_V
-            more = f"; {others} failed for the same reason{how}" if others else ""
-            found = f"{where_broke(one)}: {len(one.numbered)} causes" if one.numbered else in_words(one)
-            yield from _labelled(label(one), f"{found}{more}", BAD, 5)
-            for cause in one.numbered:
-                yield from _labelled("", cause, BAD)
-        if shown and len(causes) > len(shown):
-            yield from _labelled("", f"and {count(len(causes) - len(shown), 'more cause')}")
+            more = [f"{clause}{'' if self.verbose else WITH_V}"] if (clause := others_failed(one)) else []
+            for k, line in enumerate((*one.lines, *more)):
+                yield from _labelled("" if k else label(one), line, BAD, 5)
+        if left := [where_broke(one) for one in causes if one not in shown]:
+            named = listed([*dict.fromkeys(left)], MOST_CAUSES)
+            yield from _labelled("", f"and {count(len(left), 'more cause')}: {named}")
 
     def _lines(self) -> Iterator[TerminalLine]:
         yield from self._sides()

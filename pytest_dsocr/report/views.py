@@ -15,7 +15,7 @@ from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.report import words
 from pytest_dsocr.report.budget import two_digits
 from pytest_dsocr.report.case_result import Number, number
-from pytest_dsocr.report.causes import also_failed, by_first, function_of, in_words, label, where_broke
+from pytest_dsocr.report.cause import also_failed, by_first, function_of, label, others_failed, where_broke
 from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.report.file import Unfinished
 from pytest_dsocr.report.plot import LEGEND, heat_of, plot_of
@@ -70,10 +70,10 @@ def _lines(result: ResultView) -> Iterator[str]:
     yield from (f"## pytest-dsocr: {result.ended_as}", "", cell(result.verdict), "")
     for one in finished.causes if finished else ():
         if one.cases:
-            found = f"{where_broke(one)}: {len(one.numbered)} causes" if one.numbered else in_words(one)
-            yield from (f"**{label(one)}** {cell(found)}", "")
-            yield from (cell(cause) for cause in one.numbered)
-            yield from [""] * bool(one.numbered)
+            first, *others = one.lines
+            yield from (f"**{label(one)}** {cell(first)}", "")
+            yield from map(cell, others)
+            yield from [""] * bool(others)
     when = f"{result.started} to {result.ended or 'its refusal'}, {result.id}"
     sides = [*_run(finished)] if finished else []
     yield from table(("", ""), [*sides, ("commit", result.commit or "unknown"), ("run", when)])
@@ -197,7 +197,7 @@ def html(result: RunJson) -> str:
 
     environment = shared_templates()
     environment.filters |= {"in_words": words.counts, "error": _error, "short": short}
-    environment.filters |= {"where": where_broke, "label": label, "also_failed": also_failed}
+    environment.filters |= {"where": where_broke, "label": label, "others_failed": others_failed}
     environment.filters |= {"two": two_digits, "share": _share, "boxes": boxes_of, "short_error": short_error}
     run = result.run
     environment.filters |= {"plot": partial(plot_of, run=run), "heat": heat_of}

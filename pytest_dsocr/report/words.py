@@ -121,7 +121,7 @@ OF_RECORD = ("checkpoint", "device", "dtype", "attention")
 ON_REQUEST = ("perf", "cost")
 """Suites that measure, and run only on request."""
 SHIPPED = PACKAGE / "pages" / "files"
-OURS, NAMED = "--dsocr-", "pages="
+OURS, NAMED, NO_TEXTS = "--dsocr-", "pages=", "--tb=no"
 ADDED = re.compile(
     r"-p(dsocr|pytest_dsocr\.plugin\.hooks|no:randomly|no:cacheprovider|syrupy|xdist)|--pyargs|--dsocr-out=dsocr-out"
     r"|-c/dev/null|--(rootdir|confcutdir)=.*suites"
@@ -224,7 +224,8 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
             yield "or, without them, to let the engine stand in", with_option("--dsocr-reference=engine")
     elif result.failing:
         first = next(test for one in result.causes for test in one.tests)
-        yield "to run the first failing test again", rerun(first, options, result.root)
+        if result.tests[first].sent.cause is None or NO_TEXTS in options:  # otherwise its own text has the command
+            yield "to run the first failing test again", rerun(first, options, result.root)
     elif result.run and result.run.subject == SHIPPED_SUBJECT:
         yield "to test an implementation of your own", with_option(f"--dsocr-subject={OWN}")
     elif result.run and result.run.reference in ("recorded", "engine"):

@@ -11,7 +11,7 @@ from typing import Any
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.parts import parts_of
@@ -119,7 +119,8 @@ def _tightened(report: CaseReport, own: Config, subject: Any) -> CaseReport:
     limits: Tolerances = report.limits.but({**OF_FIRST_LAYER, **own.tolerances})
     first = {one.what: one for one in judge(report.exchange, limits).of("prefill") if one.what == FIRST_LAYER}
     for what, one in first.items():
-        if one.verdict is Verdict.WRONG and _is_more_exact(report, own, subject):
+        is_comparable = Symptom.OTHER_SHAPE not in one.signs
+        if one.verdict is Verdict.WRONG and is_comparable and _is_more_exact(report, own, subject):
             first[what] = replace(one, verdict=Verdict.DRIFT, measured=f"{one.measured}; {MORE_EXACT}")
     comparisons: list[Comparison] = [first.get(one.what, one) for one in report.comparisons]
     return replace(report, comparisons=tuple(comparisons))

@@ -13,20 +13,24 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.compare.case import judge
+from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import Planting, spec_of
 from pytest_dsocr.layers.norms import RmsNorm
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.spec import ModelSpec
+from pytest_dsocr.records.reference_result import Seam
 from pytest_dsocr.reference.goldens import shipped_folder
 from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from pytest_dsocr.subjects.protocol import NotOfferedError, Setup
 from suites.checkpoint.conftest import _is_asked
 from suites.checkpoint.made import PAGES, write_awkward
-from suites.checkpoint.second import FIRST_LAYER, MORE_EXACT, Second
-from tests.report.made import config
+from suites.checkpoint.second import FIRST_LAYER, MORE_EXACT, Second, _tightened
+from tests.compare.made import random
+from tests.report.made import LIMITS, config, exchange
 
 RUN = config(subject="engine", checkpoint="mini", device="cpu", dtype="float32", attention="eager")
 IN_HALF = replace(RUN, attention="sdpa", reference_attention="eager", explain=0.0)
@@ -123,6 +127,18 @@ def test_in_bfloat16_more_exact_is_not_wrong_and_less_exact_is(
     assert report.divergence.first.what in first_wrong if report.divergence else not first_wrong
     [first] = [one for one in report.comparisons if one.what == FIRST_LAYER]
     assert (MORE_EXACT in first.measured) is (not first_wrong)
+
+
+def test_a_first_layer_of_another_shape_is_wrong_however_exact_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other ids give another number of rows, so the relative error is infinite."""
+    monkeypatch.setattr("suites.checkpoint.second._is_more_exact", lambda *_: True)
+    seams = [{FIRST_LAYER: Seam.of(random(1, rows, 4), keep_values=True)} for rows in (12, 9)]
+    made = exchange(tmp_path, seams=seams[0])
+    made = replace(made, expected=replace(made.expected, seams=seams[1]))
+    [first] = [one for one in _tightened(judge(made, LIMITS), IN_HALF, None).comparisons if one.what == FIRST_LAYER]
+    assert first.verdict is Verdict.WRONG
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_reruns_are_named_from_ones_own_folder(repository: Repository, monkeypat
     monkeypatch.chdir(repository.pytester.mkdir("below"))
     lines = repository.run(TEST_TEXT, "..", "--dsocr-pages=../page.png", "--dsocr-out=out").outlines
     again = "pytest '../test_it.py::test_text[page-tiny-markdown]' --dsocr-pages=../page.png --dsocr-out=out"
-    assert [line[16 * line.startswith("rerun") :].strip() for line in lines if "pytest '" in line] == [again] * 2
+    assert [line[16 * line.startswith("rerun") :].strip() for line in lines if "pytest '" in line] == [again]
     assert read_result(Path("out"))["tests"][0]["rerun"] == again
 
 

@@ -11,7 +11,8 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.proof import UNTOLD
 from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.report.case_result import FurtherResult
-from pytest_dsocr.report.causes import also_failed, causes_of, where_broke
+from pytest_dsocr.report.cause import also_failed, others_failed, where_broke
+from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import TestResult, judged_by_tests
 from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.worker_report import FailureOrigin
@@ -70,8 +71,11 @@ def test_a_description_is_the_reason_or_stands_next_to_it() -> None:
 
     assert said() == inserted.text
     assert said(explained="by none of 9") == inserted.text
-    assert said(explained="with x", proven=True, mistakes=["x"]) == f"with x (proven); measured: {inserted.text}"
-    assert said(cause="a, or b") == f"check a, or b; measured: {inserted.text}"
+    assert said(explained="with x", mistakes=["x"]) == f"perhaps with x; measured: {inserted.text}"
+    assert said(explained="with x", proven=True, mistakes=["x"]) == "with x (proven)", "a proof says all"
+    assert said(cause="a, or b") == f"{inserted.text}; check a, or b"
+    assert said(cause="what makes input_ids; 9 not tried") == f"{inserted.text}; 9 not tried"
+    assert said(cause="what makes input_ids") == inserted.text, "what says nothing is left out"
 
 
 def test_several_causes_are_numbered_and_one_that_is_found_replaces_a_first_without_a_name() -> None:
@@ -90,6 +94,36 @@ def test_several_causes_are_numbered_and_one_that_is_found_replaces_a_first_with
         "2. clip.page/0",
         "3. clip.page",
     ]
+
+
+def test_two_places_of_a_stage_may_have_one_cause_until_both_are_proven() -> None:
+    page = FurtherResult("clip.page/0", "with y", True, ["y"])
+    wrong = {"verdict": "WRONG", "passes": False, "explained": "with x"}
+    case = {**wrong, "first_wrong": "clip.crops/0", "further": [page]}
+
+    def how_many(**more: Any) -> str:
+        [found] = causes_of([judged_by_tests(case_payload("a", **case | more), [])], [])
+        return found.said.partition(":")[0]
+
+    assert how_many() == "1 to 2 causes"
+    assert how_many(proven=True, mistakes=["x"]) == how_many(first_wrong="sam.crops/0") == "2 causes"
+
+
+def test_a_further_cause_that_other_pages_show_first_is_shown_once() -> None:
+    seen, wrong = Description("located", "a norm is wrong", 1.0), {"verdict": "WRONG", "passes": False}
+    behind = FurtherResult("prefill/1", "by none of 9", False, [])
+    both = [case_payload(name, **wrong, first_wrong="vision_fusion", further=[behind], cause="a") for name in "ab"]
+
+    def numbered(**shown: Any) -> list[int]:
+        alone = case_payload("c", **wrong, first_wrong="prefill/1", **shown)
+        return [len(one.numbered) for one in causes_of([judged_by_tests(one, []) for one in (*both, alone)], [])]
+
+    later = failed("t.py::second", replace(WRONG, what="prefill/1"), cause=shown("prefill/1", "what makes prefill/1"))
+    alone = case_payload("c", **wrong, first_wrong="prefill/1", described=seen)
+    found = causes_of([judged_by_tests(one, []) for one in (*both, alone)], [later])
+    assert [len(one.tests) for one in found] == [0, 1], "what breaks there belongs there, and not to a larger group"
+    assert numbered(described=seen) == [0, 0]
+    assert numbered(cause="what makes prefill/1") == [2, 0], "what other pages do not describe stays"
 
 
 def test_a_verdict_comes_before_errors_of_the_machine_however_many_these_are() -> None:
@@ -176,6 +210,52 @@ def test_a_tensor_without_a_hint_of_its_own_belongs_to_the_cases_that_break_ther
     names = [{test[6:] for test in one.tests} for one in found]
     assert names == [{"case", "pixels", "later", "same", "text"}, {"own"}]
     assert found[0].follow == ["t.py::text"]
+
+
+def test_what_a_test_finds_besides_the_cause_is_shown_the_most_decisive_first() -> None:
+    wrong = {"verdict": "WRONG", "passes": False, "cause": "what makes logits"}
+    size, keys, later, text = (
+        replace(WRONG, what=what, error=error)
+        for what, error in (("cache/bytes", None), ("cache/keys", 0.5), ("logits/step 1", 0.5), ("text/together", None))
+    )
+
+    def own(what: str, *tests: TestResult) -> list[str]:
+        case = case_payload("a", replace(WRONG, what=what), **wrong, first_wrong=what)
+        [found] = causes_of([judged_by_tests(case, [])], tests)
+        assert found.lines[1:] == found.own, "a hint that says nothing is left out"
+        return [one.removeprefix("also found by ") for one in found.own]
+
+    named = ("keys[1]", keys), ("keys[2]", keys), ("size", size), ("later", later), ("text", text)
+    tests = [failed(f"t.py::{name}", one, cause=shown("")) for name, one in named]
+    assert [one.partition(":")[0] for one in own("logits", *tests)] == ["size", "keys[1]"]
+    assert [one.partition(":")[0] for one in own("prefill/0", *tests)] == ["size"], "wrong layers have wrong keys"
+    origin = shown("prefill", "what makes prefill: every block is right")
+    for error, ending in ((1e-7, ["every block is right"]), (1e-3, [])):
+        first = replace(DRIFT, what="prefill/0", error=error)
+        lines = own("prefill/0", failed("t.py::second", first, replace(WRONG, what="prefill"), cause=origin))
+        assert [one.rpartition("; ")[2] for one in lines] == ending, "it shows another cause only if the first is right"
+
+
+def test_other_failures_have_the_same_reason_only_if_it_is_proven() -> None:
+    broke = {"verdict": "WRONG", "passes": False, "first_wrong": "prefill/0", "explained": "with x", "mistakes": ["x"]}
+    wrong = [replace(WRONG, what=what) for what in ("prefill/0", "prefill/1", "artefacts", "logits")]
+
+    def said(**more: Any) -> str:
+        case = case_payload("a", *wrong, **broke | more)
+        tests = [failed(f"t.py::case[{k}]", *wrong, case=case, cause=shown("prefill/0")) for k in range(2)]
+        [found] = causes_of([judged_by_tests(case, tests)], tests)
+        return others_failed(found)
+
+    assert said(proven=True) == "1 more test failed for the same reason"
+    assert said().startswith("1 more test failed at the rest of prefill, logits, artefacts, perhaps")
+
+
+def test_a_single_test_without_a_comparison_of_a_case_has_a_line_of_its_own() -> None:
+    reporter = Mock()
+    run = result(("failed", payload(replace(WRONG, what="text/together"), cause=shown(""))))
+    Summary(run).show_causes(reporter)
+    [line] = [call.args[0] for call in reporter.write_line.call_args_list]
+    assert "text/together" in line
 
 
 def test_failures_of_later_stages_may_follow_from_the_first_cause_and_those_of_earlier_ones_do_not() -> None:

@@ -18,7 +18,7 @@ from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.times import PARTS, by_part, in_line, in_table
 from pytest_dsocr.report.words import BY_ENGINE, by_engine, following, record, rerun, suites_folder
 from pytest_dsocr.report.worker_report import ProcessTimes
-from tests.report.made import MADE, MATCH, WRONG, case_payload, payload, result, run_payload
+from tests.report.made import GUESS, MADE, MATCH, WRONG, case_payload, payload, result, run_payload
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,11 @@ def test_what_is_missing_is_recorded_with_the_runs_choices(run: RunSides | None,
 )
 def test_the_next_command_is_that_of_what_came_out(tests: list[tuple[str, Any]], command: str) -> None:
     assert [message for _, message in following(result(*tests))] == command.splitlines()
+
+
+def test_a_failure_that_shows_its_own_command_is_not_run_again_by_a_second_line() -> None:
+    told = result(("failed", payload(WRONG, cause=GUESS)))
+    assert [len([*following(told, options)]) for options in ((), ("--tb=no",))] == [0, 1]
 
 
 ADDED = ("-pdsocr", "-pno:randomly", "--dsocr-out=dsocr-out", "--dsocr-pages=dev-20", "--dsocr-subject=a:B")
