@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pytest_dsocr.describe import bars, distinct, levels, spectrum
 from pytest_dsocr.describe.description import ENOUGH, Description
-from pytest_dsocr.describe.pair import simplest, views_named
+from pytest_dsocr.describe.pair import EXACT, simplest, views_named
 from pytest_dsocr.describe.resizing import Source, resized
 
 COLOURS = ("red", "green", "blue")
@@ -24,6 +24,11 @@ LEAST_PX = 16
 FEW = 0.1
 """Share of differences up to which they count as exceptions."""
 HALF_OF_ALL = 0.5
+ROUNDED = 1
+"""Difference in levels that resizing and rounding leave."""
+LEAST_HUE = 2
+"""Deviation of levels across grey and the first hue from which on there are others."""
+MOST_FITTED = 20_000
 LEAST_COLOUR = 16
 """Difference between the levels of a pixel's colours from which on it is not grey."""
 
@@ -184,18 +189,49 @@ def _colours(views: Views) -> Iterator[Description | None]:
 
 
 def _mixed(views: Views) -> Description | None:
-    """Describe colours that are sums of the expected ones, fitted on the coloured pixels of even lines."""
-    own, right = (one[..., ::2, :].movedim(1, -1).reshape(-1, 3) for one in (views.actual, views.expected))
-    coloured = right.amax(1) - right.amin(1) > LEAST_COLOUR
-    if int(coloured.sum()) < LEAST_PX:
+    """Describe colours that are sums of the expected ones, fitted on even lines and verified on odd ones.
+
+    A sum must explain what a line of each colour by itself leaves of the coloured pixels. Its weights are known only if
+    the page has several hues.
+    """
+    (own, right), (own_left, right_left) = (_few(views, half) for half in (0, 1))
+    if not len(right) or not len(right_left):
         return None
-    weights = torch.linalg.lstsq(right[coloured].double(), own[coloured].double()).solution.float()
-    predicted = torch.einsum("nchw,cd->ndhw", views.expected, weights)
-    is_grey = float((weights - weights[:, :1]).abs().max()) < 0.01
-    mixed = [" + ".join(f"{float(one[k]):.2f} {COLOURS[k]}" for k in range(3)) for one in weights.T]
-    text = f"the page is grey, each colour is {mixed[0]}" if is_grey else f"the colours are mixed: red is {mixed[0]}"
-    share = views.share(predicted, slice(1, None, 2))
-    return Description("grey" if is_grey else "colours", text, share, views.actual.numel() // 2)
+
+    def fitted(k: int, given: list[int]) -> tuple[Tensor, Tensor]:
+        fit, test = (torch.cat([one[:, given], torch.ones_like(one[:, :1])], 1) for one in (right, right_left))
+        weights = torch.linalg.lstsq(fit, own[:, k : k + 1]).solution[:, 0]
+        return weights, ((test @ weights - own_left[:, k]).abs() - ROUNDED).clamp_min(0)
+
+    mixed, alone = [fitted(k, [0, 1, 2]) for k in range(3)], [fitted(k, [k]) for k in range(3)]
+    left, before = (float(torch.stack([one for _, one in of]).norm()) for of in (mixed, alone))
+    has_hues = float(torch.linalg.svdvals(right - right.mean(0))[-1]) > LEAST_HUE * len(right) ** 0.5
+    is_grey = float((views.actual - views.actual[:, :1]).abs().max()) < levels.OF_ROUNDING
+    if left > (1 - EXACT) * before or not before or not (has_hues or is_grey):
+        return None
+    weights = torch.stack([one for one, _ in mixed]).float()
+    text = "the page is grey: its colours are equal" if is_grey else "the colours are mixed"
+    if has_hues:
+        *sums, level = weights[0].tolist()
+        words = " + ".join(f"{one:.2f} {colour}" for one, colour in zip(sums, COLOURS, strict=True))
+        text += f", {'each' if is_grey else 'red'} is {words}{f' {level:+.1f}' * (abs(level) > ROUNDED)}"
+    made = torch.einsum("nchw,dc->ndhw", views.expected, weights[:, :3]) + weights[:, 3, None, None]
+    share = views.share(made.clamp(0, levels.LEVELS - 1), slice(1, None, 2))
+    return Description("grey" if is_grey else "colours", text, share, len(right_left))
+
+
+def _few(views: Views, half: int) -> tuple[Tensor, Tensor]:
+    """Return pixels ``[P, 3]`` of both sides, of every other line: as many grey ones as coloured ones, or none.
+
+    A pixel counts if the subject's levels are not cut off.
+    """
+    own, right = (one[..., half::2, :].movedim(1, -1).reshape(-1, 3) for one in (views.actual, views.expected))
+    coloured = right.amax(1) - right.amin(1) > LEAST_COLOUR
+    is_whole = (own.amin(1) > 0) & (own.amax(1) < levels.LEVELS - 1)
+    sets = [(one & is_whole).nonzero().flatten() for one in (coloured, ~coloured)]
+    count = min(len(sets[0]), MOST_FITTED) if len(sets[0]) >= LEAST_PX else 0
+    places = torch.cat([one[:: max(1, len(one) // count)][:count] for one in sets]) if count else sets[0][:0]
+    return own[places].double(), right[places].double()
 
 
 def _turned(views: Views) -> Iterator[Description]:

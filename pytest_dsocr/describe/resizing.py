@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -20,14 +21,19 @@ from pytest_dsocr.contract.presets import Grid, Preset, crop_count
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.distinct import BITS, FORMS, HeldValues, said
 from pytest_dsocr.describe.ids import LIMITS_PX
+from pytest_dsocr.describe.levels import LEVELS, Line
 
 FILTERS = ("bicubic", "lanczos", "bilinear", "box", "nearest", "hamming")
 NO_CROPS = (1, 1)
 FITTED = 1
 """Colour by which a way is chosen: green."""
 TINY = 1e-9
+MOST_MOVES = 4
+"""Largest number of moves of a fitted line by one level."""
 WHOLE = 8
 """Bits of a level that is right."""
+
+Rounding = Callable[[Tensor], Tensor]
 
 
 class Light(NamedTuple):
@@ -90,6 +96,7 @@ def resized(actual: Tensor, expected: Tensor, source: Source) -> Description | N
     if actual.shape == expected.shape:
         grid = NO_CROPS if source.is_view else source.preset.grid(*source.page.size)
         ways = [_Way(f"the page is resized in {one.text}", source.page, grid, one) for one in LIGHTS]
+        ways += [*_of_lines(actual, expected, source, grid)]
         found += [(left(way), way) for way in (*ways, *_of_bits(actual, expected, source, grid))]
     limits = [
         (left(way), limit, way)
@@ -139,6 +146,37 @@ def _of_bits(actual: Tensor, expected: Tensor, source: Source, grid: Grid) -> It
         for words, form in FORMS.items():
             page = Image.merge("RGB", [held(k, one, form) for k, one in enumerate(bits)])
             yield _Way(f"in the page, before it is resized, {said(bits, words)}", page, grid)
+
+
+def _of_lines(actual: Tensor, expected: Tensor, source: Source, grid: Grid) -> Iterator[_Way]:
+    """Yield the page with the levels of each colour on another line, rounded or cut off to whole ones."""
+    lines = [Line.fitted(actual[:, k, ::2].flatten(), expected[:, k, ::2].flatten()) for k in range(3)]
+    known = [one for one in lines if one is not None]
+    if len(known) < len(lines):
+        return
+    bands, way = source.page.split(), _Way("", source.page, grid)
+
+    def left(line: Line, k: int) -> float:
+        return _left(actual, _made(way, bands[k].point(_table(line, torch.round)), source), k)
+
+    def nearest(line: Line, k: int) -> Line:
+        for _ in range(MOST_MOVES):
+            line, before = min(line.neighbours, key=partial(left, k=k)), line
+            if line == before:
+                break
+        return line
+
+    of_line = {one: nearest(one, k) for k, one in enumerate(known)}
+    found = [of_line[one] for one in known]
+    said = [f"{band}: {one.words}" for band, one in zip(("red", "green", "blue"), found, strict=True)]
+    text = found[0].words if len({*found}) == 1 else "; ".join(said)
+    for rounded in (torch.round, torch.floor):
+        tables = [_table(one, rounded) for one in found]
+        yield _Way(f"in the page, before it is resized, {text}", source.page.point([*chain(*tables)]), grid)
+
+
+def _table(line: Line, rounded: Rounding) -> list[int]:
+    return [int(one) for one in rounded(line.at(torch.arange(LEVELS))).tolist()]
 
 
 def _of_source(source: Source) -> Iterator[_Way]:

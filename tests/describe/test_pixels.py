@@ -71,6 +71,17 @@ def of_565(levels: Tensor) -> Tensor:
     return torch.stack([(one << (8 - bits) | one >> (2 * bits - 8)).float() for one, bits in cut], -3)
 
 
+def in_grey(levels: Tensor) -> Tensor:
+    """Return levels of luma."""
+    luma = (levels * torch.tensor([0.299, 0.587, 0.114])[:, None, None]).sum(-3, keepdim=True)
+    return rounded(luma.expand_as(levels))
+
+
+def in_video_range(page: Image.Image) -> Image.Image:
+    """Return a page with levels from 16 to 235."""
+    return page.point([int(16 + one * 219 / 255 + 0.5) for one in range(256)] * 3)
+
+
 def in_few_bits(page: Image.Image) -> Image.Image:
     """Return a page that was decoded to 5, 6 and 5 bits."""
     cut = of_565(torch.from_numpy(np.array(page)).permute(2, 0, 1))
@@ -97,6 +108,9 @@ PLANTED: Mapping[str, tuple[Callable[[Tensor], Tensor], str, str]] = {
     "gamma": (lambda x: rounded(255 * (x / 255) ** (1 / 2.2)), "levels", "gamma of 0.45"),
     "inverted": (lambda x: rounded(255 - x), "levels", "inverted"),
     "video": (lambda x: rounded(x.clamp(16, 235)), "levels", "not below 16 and not above 235"),
+    "narrow": (lambda x: rounded(16 + x * 219 / 255), "levels", "level 0 is 16 and level 255 is 235, on a line"),
+    "by 128": (lambda x: ((x - 127) / 128).bfloat16(), "levels", "pixels are (level - 127) / 128 instead of"),
+    "grey": (in_grey, "grey", "the page is grey: its colours are equal"),
     "lower": (lambda x: rounded(x - 1), "levels", "every level is 1 lower"),
     "by 256": (lambda x: ((x / 256 - 0.5) / 0.5).bfloat16(), "levels", "every level is multiplied by 0.996"),
     "BGR": (lambda x: rounded(x.flip(1)), "colours", "red and blue are exchanged"),
@@ -134,6 +148,7 @@ def test_a_mistake_of_preprocessing_is_described(name: str) -> None:
     [
         (lambda page: _shrunk(page, 1024), "shrunk to at most 1,024 px a side, by Pillow's lanczos"),
         (lambda page: page.resize((1280, 1280)), "already stretched over its grid of crops"),
+        (in_video_range, "before it is resized, level 0 is 16 and level 255 is 235, on a line"),
         (in_few_bits, "before it is resized, red, green and blue have 32, 64, 32 levels: 5, 6, 5 bits"),
     ],
 )
