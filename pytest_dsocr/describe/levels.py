@@ -15,6 +15,8 @@ from torch import Tensor
 from pytest_dsocr.describe.description import ENOUGH, Description
 
 LEVELS = 256
+TABLE = "table"
+"""Kind of a function of the level without a name."""
 HALF = 0.5
 """Difference in levels from which on a value differs."""
 OF_ROUNDING = 0.3
@@ -105,7 +107,8 @@ def relations(actual: Tensor, expected: Tensor) -> Iterator[Description | None]:
     known = [one for one in tables if one is not None]
     if len(known) == 3:
         text = "; ".join(f"{colour}: {one.text}" for colour, one in zip(("red", "green", "blue"), known, strict=True))
-        yield Description("levels", text, min(one.share for one in known), sum(one.cases for one in known))
+        kind = TABLE if TABLE in {one.kind for one in known} else "levels"
+        yield Description(kind, text, min(one.share for one in known), sum(one.cases for one in known))
 
 
 def _described(actual: Tensor, expected: Tensor) -> Description | None:
@@ -120,7 +123,9 @@ def _described(actual: Tensor, expected: Tensor) -> Description | None:
     share = max(0.0, 1 - float(left / before)) if before else 0.0
     if share < EXACT:
         return None
-    return Description("levels", _words(table, known), share, int(test.sum()))
+    level, value = torch.arange(LEVELS)[known].float(), table[known]
+    words = _line(level, value) or _gamma(level, value)
+    return Description("levels" if words else TABLE, words or _shown(level, value), share, int(test.sum()))
 
 
 def _table(actual: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
@@ -128,13 +133,6 @@ def _table(actual: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
     seen = torch.bincount(expected, minlength=LEVELS)
     sums = torch.bincount(expected, actual.double(), LEVELS)
     return (sums / seen.clamp_min(1)).float(), seen >= LEAST_SEEN
-
-
-def _words(table: Tensor, known: Tensor) -> str:
-    """Name the function: a line, a power, or a few of its values."""
-    level = torch.arange(LEVELS)[known].float()
-    value = table[known]
-    return _line(level, value) or _gamma(level, value) or _shown(level, value)
 
 
 def _line(level: Tensor, value: Tensor) -> str | None:

@@ -12,14 +12,12 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-from pytest_dsocr.describe import bars, distinct, levels, spectrum
+from pytest_dsocr.describe import bars, distinct, levels, shifts, spectrum
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.pair import EXACT, simplest, views_named
 from pytest_dsocr.describe.resizing import Source, resized
 
 COLOURS = ("red", "green", "blue")
-MOST_SHIFT_PX = 40
-"""Largest shift of a view that is looked for."""
 LEAST_PX = 16
 FEW = 0.1
 """Share of differences up to which they count as exceptions."""
@@ -138,10 +136,12 @@ def _relations(
     yield from _turned(views)
     yield _bars(views)
     yield _constant(views)
-    yield from levels.relations(views.actual, views.expected)
+    of_level = [one for one in levels.relations(views.actual, views.expected) if one is not None]
+    yield from (one for one in of_level if one.kind != levels.TABLE)
     yield _mixed(views)
-    yield from _shifted(views)
+    yield from shifts.relations(views.actual, views.expected, grid)
     yield resized(views.actual, views.expected, source) if source else None
+    yield from (one for one in of_level if one.kind == levels.TABLE)
     yield spectrum.filtered(views.actual, views.expected)
 
 
@@ -250,26 +250,6 @@ def _turned(views: Views) -> Iterator[Description]:
             yield Description("turned", text, views.share(predicted), views.actual.numel())
 
 
-def _shifted(views: Views) -> Iterator[Description]:
-    """Yield one shift of all views by whole pixels, found by phase correlation on the first that differs."""
-    first = int(views.apart.abs().sum(dim=(1, 2, 3)).argmax())
-    shift = spectrum.shift(views.actual[first].mean(0), views.expected[first].mean(0))
-    down, right = shift
-    if shift == (0, 0) or max(map(abs, shift)) > MOST_SHIFT_PX:
-        return
-    predicted = views.expected.roll(shift, (-2, -1))
-    height, width = views.actual.shape[-2:]
-    inside = (
-        slice(max(down, 0), height + min(down, 0)),
-        slice(max(right, 0), width + min(right, 0)),
-    )
-    part = Views(views.actual[..., inside[0], inside[1]], views.expected[..., inside[0], inside[1]])
-    ways = [f"{abs(right)} px to the {'right' if right > 0 else 'left'}"] * bool(right)
-    ways += [f"{abs(down)} px {'down' if down > 0 else 'up'}"] * bool(down)
-    text = f"the picture is shifted by {' and '.join(ways)}"
-    yield Description("shifted", text, part.share(predicted[..., inside[0], inside[1]]), part.actual.numel())
-
-
 def _bars(views: Views) -> Description | None:
     """Describe the bars of a single view."""
     return bars.other_bars(views.actual[0], views.expected[0]) if len(views.actual) == 1 else None
@@ -330,8 +310,8 @@ def _quarters(views: Views) -> str | None:
     corners = [(slice(y, y + height), slice(x, x + width)) for y in (0, height) for x in (0, width)]
     if any(float(right[at].std()) < 1 or float(own[at].std()) < 1 for at in corners):
         return None
-    shifts = [spectrum.shift(own[at], right[at]) for at in corners]
-    if len({*shifts}) == 1 or any(max(map(abs, one)) > MOST_SHIFT_PX for one in shifts):
+    found = [spectrum.shift(own[at], right[at]) for at in corners]
+    if len({*found}) == 1 or any(max(map(abs, one)) > shifts.MOST_SHIFT_PX for one in found):
         return None
-    shown = ", ".join(f"({x:+d}, {y:+d})" for y, x in shifts)
+    shown = ", ".join(f"({x:+d}, {y:+d})" for y, x in found)
     return f"its quarters are moved by (x, y) = {shown} px: stretched or of another size"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import normalise, views
-from pytest_dsocr.describe import levels
+from pytest_dsocr.describe import levels, spectrum
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.pixels import describe_pixels
 from pytest_dsocr.describe.resizing import Source
@@ -208,6 +208,27 @@ def test_the_size_and_the_place_of_any_other_difference_are_measured(name: str) 
     found = described(plant)
     assert (found.kind, found.explains) == ("anatomy", False), found.text
     assert words in found.text
+
+
+def test_crops_that_begin_a_pixel_early_are_shifted_by_their_places_and_not_smoother() -> None:
+    page, (columns, rows) = load_image(CUT).resize((640, 640)), (2, 2)
+    early, right = (
+        torch.stack(
+            [
+                torch.from_numpy(np.array(page.crop((c * stride, r * stride, c * stride + 320, r * stride + 320))))
+                for r in range(rows)
+                for c in range(columns)
+            ]
+        ).permute(0, 3, 1, 2)
+        for stride in (319, 320)
+    )
+    found = describe_pixels(rounded(early.float()), rounded(right.float()), (columns, rows))
+    assert found is not None
+    assert (found.kind, found.share) == ("shifted", 1.0), found.text
+    assert "1 px to the right for each column before it and 1 px down for each row before it" in found.text
+    assert "319 px apart along a row instead of 320" in found.text
+    only = spectrum.filtered(early[1:2].float(), right[1:2].float())
+    assert only is None
 
 
 def test_crops_in_another_order_and_single_ones_are_named() -> None:
