@@ -28,6 +28,9 @@ NO_CROPS = (1, 1)
 FITTED = 1
 """Colour by which a way is chosen: green."""
 TINY = 1e-9
+FACTORS = (2, 3, 4, 8)
+ALIGNED = (4, 8, 16, 32, 64, 256)
+"""Numbers of bytes of which rows in memory begin at multiples."""
 MOST_MOVES = 4
 """Largest number of moves of a fitted line by one level."""
 WHOLE = 8
@@ -92,9 +95,10 @@ def resized(actual: Tensor, expected: Tensor, source: Source) -> Description | N
     def left(way: _Way) -> float:
         return _left(actual, _made(way, way.page.split()[FITTED], source), FITTED)
 
-    found = [(left(way), way) for way in (*_of_source(source), *_of_grids(len(actual), source))]
+    others = chain(_of_source(source), _of_grids(len(actual), source), _of_halves(source), _of_memory(source))
+    found = [(left(way), way) for way in others]
     if actual.shape == expected.shape:
-        grid = NO_CROPS if source.is_view else source.preset.grid(*source.page.size)
+        grid = _grid(source)
         ways = [_Way(f"the page is resized in {one.text}", source.page, grid, one) for one in LIGHTS]
         ways += [*_of_lines(actual, expected, source, grid)]
         found += [(left(way), way) for way in (*ways, *_of_bits(actual, expected, source, grid))]
@@ -190,6 +194,34 @@ def _of_source(source: Source) -> Iterator[_Way]:
         yield _Way("the view is of the page already stretched over its grid of crops", stretched, NO_CROPS)
     else:
         yield _Way("the crops are cut out of the view of the whole page", global_view(page, preset), grid)
+
+
+def _of_memory(source: Source) -> Iterator[_Way]:
+    """Yield the page whose rows lie at other distances in memory than they are read at: it is sheared."""
+    pixels = np.asarray(source.page).reshape(source.page.height, -1)
+    width, grid = pixels.shape[1], _grid(source)
+    for gap, align in {-width % align: align for align in reversed(ALIGNED) if width % align}.items():
+        padded = np.pad(pixels, ((0, 0), (0, gap))).ravel()
+        spread = np.pad(pixels.ravel(), (0, gap * len(pixels))).reshape(len(pixels), -1)
+        pitches = {(width + gap, width): padded, (width, width + gap): spread[:, :width].ravel()}
+        for (lie, read), data in pitches.items():
+            seen = Image.frombytes("RGB", source.page.size, data[: pixels.size].tobytes())
+            text = f"the page's rows lie {lie:,} bytes apart in memory and are read {read:,} apart"
+            yield _Way(f"{text}: a row of {width:,} bytes is no multiple of {align}", seen, grid)
+
+
+def _of_halves(source: Source) -> Iterator[_Way]:
+    """Yield the page that is first shrunk by a whole factor, by the mean of its pixels."""
+    side = source.preset.view_size if source.is_view else source.preset.tiling.crop_px
+    for factor in FACTORS:
+        if 2 * max(source.page.size) > factor * side:
+            text = f"the page is first shrunk by {factor}: each pixel is the mean of {factor} x {factor}"
+            yield _Way(text, source.page.reduce(factor), _grid(source))
+
+
+def _grid(source: Source) -> Grid:
+    """Return the grid in which a page is cut, of its size before a change."""
+    return NO_CROPS if source.is_view else source.preset.grid(*source.page.size)
 
 
 def _of_grids(crops: int, source: Source) -> Iterator[_Way]:

@@ -77,6 +77,12 @@ def in_grey(levels: Tensor) -> Tensor:
     return rounded(luma.expand_as(levels))
 
 
+def sheared(page: Image.Image) -> Image.Image:
+    """Return a page that lies in memory in rows of whole groups of 8 bytes, and is read as if it had no gaps."""
+    padded = np.pad(np.asarray(page).reshape(page.height, -1), ((0, 0), (0, -3 * page.width % 8)))
+    return Image.frombytes("RGB", page.size, padded.tobytes()[: 3 * page.width * page.height])
+
+
 def in_video_range(page: Image.Image) -> Image.Image:
     """Return a page with levels from 16 to 235."""
     return page.point([int(16 + one * 219 / 255 + 0.5) for one in range(256)] * 3)
@@ -148,6 +154,11 @@ def test_a_mistake_of_preprocessing_is_described(name: str) -> None:
     [
         (lambda page: _shrunk(page, 1024), "shrunk to at most 1,024 px a side, by Pillow's lanczos"),
         (lambda page: page.resize((1280, 1280)), "already stretched over its grid of crops"),
+        (lambda page: page.reduce(2), "first shrunk by 2: each pixel is the mean of 2 x 2"),
+        (
+            sheared,
+            "rows lie 3,424 bytes apart in memory and are read 3,420 apart: a row of 3,420 bytes is no multiple of 8",
+        ),
         (in_video_range, "before it is resized, level 0 is 16 and level 255 is 235, on a line"),
         (in_few_bits, "before it is resized, red, green and blue have 32, 64, 32 levels: 5, 6, 5 bits"),
     ],
