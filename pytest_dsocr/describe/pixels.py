@@ -5,7 +5,7 @@ Shapes: N views, 3 colours, H x W pixels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -134,8 +134,9 @@ def _relations(
     yield _reordered(views, grid)
     yield from _colours(views)
     yield from _turned(views)
-    yield _bars(views)
+    yield _of_single(views, bars.other_bars)
     yield _constant(views)
+    yield _of_single(views, bars.covered)
     of_level = [one for one in levels.relations(views.actual, views.expected) if one is not None]
     yield from (one for one in of_level if one.kind != levels.TABLE)
     yield _mixed(views)
@@ -250,9 +251,9 @@ def _turned(views: Views) -> Iterator[Description]:
             yield Description("turned", text, views.share(predicted), views.actual.numel())
 
 
-def _bars(views: Views) -> Description | None:
-    """Describe the bars of a single view."""
-    return bars.other_bars(views.actual[0], views.expected[0]) if len(views.actual) == 1 else None
+def _of_single(views: Views, relation: Callable[[Tensor, Tensor], Description | None]) -> Description | None:
+    """Describe a single view by a relation of its bars."""
+    return relation(views.actual[0], views.expected[0]) if len(views.actual) == 1 else None
 
 
 def _anatomy(views: Views) -> Description:

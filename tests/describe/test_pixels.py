@@ -7,7 +7,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageChops, ImageOps
 from torch import Tensor
 
 from pytest_dsocr.contract.image import load_image
@@ -71,6 +71,13 @@ def of_565(levels: Tensor) -> Tensor:
     return torch.stack([(one << (8 - bits) | one >> (2 * bits - 8)).float() for one, bits in cut], -3)
 
 
+def covered(levels: Tensor) -> Tensor:
+    """Return levels with grey over the end of the page."""
+    levels = levels.clone()
+    levels[..., 300:, :] = 127
+    return rounded(levels)
+
+
 def in_grey(levels: Tensor) -> Tensor:
     """Return levels of luma."""
     luma = (levels * torch.tensor([0.299, 0.587, 0.114])[:, None, None]).sum(-3, keepdim=True)
@@ -116,6 +123,7 @@ PLANTED: Mapping[str, tuple[Callable[[Tensor], Tensor], str, str]] = {
     "video": (lambda x: rounded(x.clamp(16, 235)), "levels", "not below 16 and not above 235"),
     "narrow": (lambda x: rounded(16 + x * 219 / 255), "levels", "level 0 is 16 and level 255 is 235, on a line"),
     "by 128": (lambda x: ((x - 127) / 128).bfloat16(), "levels", "pixels are (level - 127) / 128 instead of"),
+    "covered": (covered, "covered", "lines are level 127 (the grey of bars)"),
     "grey": (in_grey, "grey", "the page is grey: its colours are equal"),
     "lower": (lambda x: rounded(x - 1), "levels", "every level is 1 lower"),
     "by 256": (lambda x: ((x / 256 - 0.5) / 0.5).bfloat16(), "levels", "every level is multiplied by 0.996"),
@@ -211,6 +219,19 @@ OTHER: Mapping[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "JPEG": (lambda _: jpeg(), "% of the values differ"),
     "wider": (lambda _: through(load_image(CUT).resize((1141, 1101))), "inside of lines"),
 }
+
+
+def test_a_picture_is_smoother_only_if_its_own_details_are_weaker() -> None:
+    page, right = load_image(CUT), crops()[0].float()
+    for made, is_smoother in (
+        (page.reduce(2), True),
+        (sheared(page), False),
+        (in_video_range(page), False),
+        (ImageChops.offset(page, 6), False),
+    ):
+        actual = (through(made).float() + 1) * 127.5
+        assert ("smoother" in spectrum.compared(actual, right)) is is_smoother
+    assert not spectrum.compared((covered(right).float() + 1) * 127.5, right)
 
 
 @pytest.mark.parametrize("name", OTHER)
