@@ -86,7 +86,8 @@ def covered(actual: Tensor, expected: Tensor) -> Description | None:
     def is_level(box: PageBox) -> bool:
         return float((actual[:, *box.inside] - level).abs().max()) < CLOSE
 
-    if min(box.size) < LEAST_PX or not is_level(box):
+    is_of_page = page.top <= box.top < box.bottom <= page.bottom and page.left <= box.left < box.right <= page.right
+    if min(box.size) < LEAST_PX or not is_level(box) or not is_of_page:
         return None
     (height, width), (of_height, of_width) = box.size, page.size
     where = f"{box} are"

@@ -6,51 +6,21 @@ Shapes: N views, 3 colours, H x W pixels.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import permutations
 
 import torch
 from torch import Tensor
 
-from pytest_dsocr.describe import bars, distinct, levels, shifts, spectrum
+from pytest_dsocr.describe import bars, colours, distinct, levels, shifts, spectrum
 from pytest_dsocr.describe.description import ENOUGH, Description
-from pytest_dsocr.describe.pair import EXACT, simplest, views_named
+from pytest_dsocr.describe.pair import simplest, views_named
 from pytest_dsocr.describe.resizing import Source, resized
+from pytest_dsocr.describe.views import Views
 
-COLOURS = ("red", "green", "blue")
 LEAST_PX = 16
 FEW = 0.1
 """Share of differences up to which they count as exceptions."""
 HALF_OF_ALL = 0.5
-ROUNDED = 1
-"""Difference in levels that resizing and rounding leave."""
-LEAST_HUE = 2
-"""Deviation of levels across grey and the first hue from which on there are others."""
-MOST_FITTED = 20_000
-LEAST_COLOUR = 16
-"""Difference between the levels of a pixel's colours from which on it is not grey."""
-
-
-@dataclass(frozen=True, eq=False)
-class Views:
-    """Pixels of views ``[N, 3, H, W]`` of both sides, as levels from 0 to 255; the subject's may be between levels."""
-
-    actual: Tensor
-    expected: Tensor
-
-    @property
-    def apart(self) -> Tensor:
-        """The difference in levels."""
-        return self.actual - self.expected
-
-    def only(self, views: list[int]) -> Views:
-        """Return some of the views."""
-        return Views(self.actual[views], self.expected[views])
-
-    def share(self, predicted: Tensor, lines: slice = slice(None)) -> float:
-        """Return the share of the difference that a prediction of the subject's levels explains, on some lines."""
-        left, before = ((self.actual - one)[..., lines, :].norm() for one in (predicted, self.expected))
-        return max(0.0, 1 - float(left / before)) if before else 0.0
 
 
 def describe_pixels(
@@ -132,14 +102,14 @@ def _relations(
 ) -> Iterator[Description | None]:
     """Yield relations, the simplest first."""
     yield _reordered(views, grid)
-    yield from _colours(views)
+    yield from colours.exchanged(views)
     yield from _turned(views)
     yield _of_single(views, bars.other_bars)
-    yield _constant(views)
     yield _of_single(views, bars.covered)
+    yield _constant(views)
     of_level = [one for one in levels.relations(views.actual, views.expected) if one is not None]
     yield from (one for one in of_level if one.kind != levels.TABLE)
-    yield _mixed(views)
+    yield colours.mixed(views)
     yield from shifts.relations(views.actual, views.expected, grid)
     yield resized(views.actual, views.expected, source) if source else None
     yield from (one for one in of_level if one.kind == levels.TABLE)
@@ -176,63 +146,6 @@ def _reordered(views: Views, grid: tuple[int, int]) -> Description | None:
         text = f"the {count} views are in another order: column by column instead of row by row"
     share = views.share(views.expected[source], slice(1, None, 2))
     return Description("reordered", text, share, views.actual.numel() // 2)
-
-
-def _colours(views: Views) -> Iterator[Description | None]:
-    for order in permutations(range(3)):
-        predicted = views.expected[:, list(order)]
-        if order == (2, 1, 0):
-            text = "red and blue are exchanged (BGR instead of RGB)"
-        else:
-            text = f"the colours are in the order {', '.join(COLOURS[one] for one in order)}"
-        if order != (0, 1, 2):
-            yield Description("colours", text, views.share(predicted), views.actual.numel())
-
-
-def _mixed(views: Views) -> Description | None:
-    """Describe colours that are sums of the expected ones, fitted on even lines and verified on odd ones.
-
-    A sum must explain what a line of each colour by itself leaves of the coloured pixels. Its weights are known only if
-    the page has several hues.
-    """
-    (own, right), (own_left, right_left) = (_few(views, half) for half in (0, 1))
-    if not len(right) or not len(right_left):
-        return None
-
-    def fitted(k: int, given: list[int]) -> tuple[Tensor, Tensor]:
-        fit, test = (torch.cat([one[:, given], torch.ones_like(one[:, :1])], 1) for one in (right, right_left))
-        weights = torch.linalg.lstsq(fit, own[:, k : k + 1]).solution[:, 0]
-        return weights, ((test @ weights - own_left[:, k]).abs() - ROUNDED).clamp_min(0)
-
-    mixed, alone = [fitted(k, [0, 1, 2]) for k in range(3)], [fitted(k, [k]) for k in range(3)]
-    left, before = (float(torch.stack([one for _, one in of]).norm()) for of in (mixed, alone))
-    has_hues = float(torch.linalg.svdvals(right - right.mean(0))[-1]) > LEAST_HUE * len(right) ** 0.5
-    is_grey = float((views.actual - views.actual[:, :1]).abs().max()) < levels.OF_ROUNDING
-    if left > (1 - EXACT) * before or not before or not (has_hues or is_grey):
-        return None
-    weights = torch.stack([one for one, _ in mixed]).float()
-    text = "the page is grey: its colours are equal" if is_grey else "the colours are mixed"
-    if has_hues:
-        *sums, level = weights[0].tolist()
-        words = " + ".join(f"{one:.2f} {colour}" for one, colour in zip(sums, COLOURS, strict=True))
-        text += f", {'each' if is_grey else 'red'} is {words}{f' {level:+.1f}' * (abs(level) > ROUNDED)}"
-    made = torch.einsum("nchw,dc->ndhw", views.expected, weights[:, :3]) + weights[:, 3, None, None]
-    share = views.share(made.clamp(0, levels.LEVELS - 1), slice(1, None, 2))
-    return Description("grey" if is_grey else "colours", text, share, len(right_left))
-
-
-def _few(views: Views, half: int) -> tuple[Tensor, Tensor]:
-    """Return pixels ``[P, 3]`` of both sides, of every other line: as many grey ones as coloured ones, or none.
-
-    A pixel counts if the subject's levels are not cut off.
-    """
-    own, right = (one[..., half::2, :].movedim(1, -1).reshape(-1, 3) for one in (views.actual, views.expected))
-    coloured = right.amax(1) - right.amin(1) > LEAST_COLOUR
-    is_whole = (own.amin(1) > 0) & (own.amax(1) < levels.LEVELS - 1)
-    sets = [(one & is_whole).nonzero().flatten() for one in (coloured, ~coloured)]
-    count = min(len(sets[0]), MOST_FITTED) if len(sets[0]) >= LEAST_PX else 0
-    places = torch.cat([one[:: max(1, len(one) // count)][:count] for one in sets]) if count else sets[0][:0]
-    return own[places].double(), right[places].double()
 
 
 def _turned(views: Views) -> Iterator[Description]:
