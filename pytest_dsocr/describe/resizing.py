@@ -36,7 +36,7 @@ MOST_MOVES = 4
 WHOLE = 8
 """Bits of a level that is right."""
 
-Rounding = Callable[[Tensor], Tensor]
+ToWhole = Callable[[Tensor], Tensor]
 
 
 class Light(NamedTuple):
@@ -179,7 +179,7 @@ def _of_lines(actual: Tensor, expected: Tensor, source: Source, grid: Grid) -> I
         yield _Way(f"in the page, before it is resized, {text}", source.page.point([*chain(*tables)]), grid)
 
 
-def _table(line: Line, rounded: Rounding) -> list[int]:
+def _table(line: Line, rounded: ToWhole) -> list[int]:
     return [int(one) for one in rounded(line.at(torch.arange(LEVELS))).tolist()]
 
 
