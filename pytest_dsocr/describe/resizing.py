@@ -97,7 +97,8 @@ def resized(actual: Tensor, expected: Tensor, source: Source) -> Description | N
 
     others = chain(_of_source(source), _of_grids(len(actual), source), _of_halves(source), _of_memory(source))
     found = [(left(way), way) for way in others]
-    if actual.shape == expected.shape:
+    is_found = not all(apart for apart, _ in found)
+    if actual.shape == expected.shape and not is_found:
         grid = _grid(source)
         ways = [_Way(f"the page is resized in {one.text}", source.page, grid, one) for one in LIGHTS]
         ways += [*_of_lines(actual, expected, source, grid)]
@@ -105,7 +106,7 @@ def resized(actual: Tensor, expected: Tensor, source: Source) -> Description | N
     limits = [
         (left(way), limit, way)
         for limit in LIMITS_PX
-        if limit < max(source.page.size)
+        if limit < max(source.page.size) and not is_found
         for way in [_shrunk(source, limit, FILTERS[0])]
     ]
     if limits:
