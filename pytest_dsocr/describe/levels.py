@@ -57,7 +57,7 @@ class Line(NamedTuple):
 
     @classmethod
     def fitted(cls, actual: Tensor, expected: Tensor) -> Line | None:
-        """Return the line near the means of most levels; None if there is none or nothing changes.
+        """Return the line near the means of most levels; None if it does not explain half of the difference.
 
         Levels near the ends are cut off where a resizing overshoots, and bars have a level of their own.
         """
@@ -71,7 +71,9 @@ class Line(NamedTuple):
         if float(near.float().mean()) < ENOUGH or not slope:
             return None
         line = cls.through(*_fitted(level[near], value[near]))
-        return None if line == cls(0, LEVELS - 1, 0, LEVELS - 1) or line.first == line.last else line
+        if line.first == line.last or (line.at(expected) - actual).norm() > HALF * (expected - actual).norm():
+            return None
+        return line
 
     def at(self, level: Tensor) -> Tensor:
         """Return what the line makes of levels, not rounded."""

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import normalise, views
-from pytest_dsocr.describe import levels, spectrum
+from pytest_dsocr.describe import colours, levels, spectrum
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.pixels import describe_pixels
 from pytest_dsocr.describe.resizing import Source
-from tests.describe.real import CUT, PRESET, crops, pixels, random
+from pytest_dsocr.describe.views import Views
+from tests.describe.real import CUT, PAGE, PRESET, crops, pixels, random
 
 CLIP_MEAN, CLIP_STD = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 SIDE = PRESET.view_size
@@ -196,6 +197,16 @@ def test_a_page_resized_in_a_power_of_its_levels_is_told_of() -> None:
     unknown = describe_pixels(actual, pixels()[0])
     assert unknown is not None
     assert (unknown.kind, "smoother" in unknown.text, "sharper" in unknown.text) == ("anatomy", False, False)
+
+
+def test_colours_are_mixed_only_if_no_line_of_each_colour_does_it() -> None:
+    right = views(load_image(PAGE), PRESET, (1, 1))[0].float()
+    sepia = torch.tensor([[0.40, 0.77, 0.19], [0.35, 0.69, 0.17], [0.27, 0.53, 0.13]])
+    found = describe_pixels(rounded(torch.einsum("nchw,dc->ndhw", right, sepia)), rounded(right))
+    assert found is not None
+    assert (found.kind, found.explains, "red is 0.4" in found.text) == ("colours", True, True), found.text
+    lines = (right * torch.tensor([0.8, 0.9, 0.7])[:, None, None] + random(*right.shape) * 2).round()
+    assert colours.mixed(Views(lines, right)) is None
 
 
 def test_no_shift_is_named_that_rounds_to_nothing() -> None:
