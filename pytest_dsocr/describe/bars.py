@@ -73,6 +73,34 @@ def same_grey_bars(actual: Tensor, expected: Tensor) -> str | None:
     return f"the page is at {own} of the view instead of {right}"
 
 
+def covered(actual: Tensor, expected: Tensor) -> Description | None:
+    """Describe a part of one view that has one level instead of the page; all else must be right."""
+    differing = ((actual - expected).abs() > CLOSE).any(0)
+    lines, columns = (differing.any(dim).nonzero().flatten() for dim in (1, 0))
+    if not len(lines):
+        return None
+    box = PageBox(int(lines[0]), int(lines[-1]) + 1, int(columns[0]), int(columns[-1]) + 1)
+    page = page_box(expected, GREY[0])
+    level = float(actual[0, box.top, box.left])
+
+    def is_level(box: PageBox) -> bool:
+        return float((actual[:, *box.inside] - level).abs().max()) < CLOSE
+
+    is_of_page = page.top <= box.top < box.bottom <= page.bottom and page.left <= box.left < box.right <= page.right
+    if min(box.size) < LEAST_PX or not is_level(box) or not is_of_page:
+        return None
+    (height, width), (of_height, of_width) = box.size, page.size
+    where = f"{box} are"
+    if is_level(box._replace(left=page.left, right=page.right)) and height < of_height:
+        ends = {box.bottom == page.bottom: "last", box.top == page.top: "first"}
+        where = f"the {ends[True]} {height} of the page's {of_height} lines are" if True in ends else where
+    elif is_level(box._replace(top=page.top, bottom=page.bottom)) and width < of_width:
+        ends = {box.right == page.right: "last", box.left == page.left: "first"}
+        where = f"the {ends[True]} {width} of the page's {of_width} columns are" if True in ends else where
+    text = f"{where} level {level:.0f}{' (the grey of bars)' * (abs(level - GREY[0]) < CLOSE)}; all others are right"
+    return Description("covered", text, 1.0, int(differing.sum()))
+
+
 def _of_box(actual: Tensor, expected: Tensor, own: PageBox, level: float | None, whole: PageBox) -> Description | None:
     right = page_box(expected, GREY[0])
     if own == right:

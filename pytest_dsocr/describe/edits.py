@@ -34,7 +34,7 @@ class Edit(NamedTuple):
 def described_by(edits: Sequence[Edit], most: int, longest: int) -> list[Edit]:
     """Return the first edits that explain enough of a difference; none if they are many, or replace long stretches."""
     few = next((k for k in range(1, min(len(edits), most) + 1) if explained(edits, k) >= ENOUGH), 0)
-    is_short = all(min(len(one.old), len(one.new)) <= longest for one in edits[:few])
+    is_short = all(min(_runs(one.old), _runs(one.new)) <= longest for one in edits[:few])
     return [*edits[:few]] if is_short else []
 
 

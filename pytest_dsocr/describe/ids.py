@@ -6,12 +6,14 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from PIL import Image
 
 from pytest_dsocr.base.words import count, listed, quoted
 from pytest_dsocr.contract.presets import Grid, Preset, Tiling, crop_grid, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.describe import id_maps
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.edits import Edit, described_by, edit_script, explained, moved
 
@@ -56,7 +58,11 @@ def of_ids(actual: Sequence[int], expected: Sequence[int], vocabulary: Vocabular
     if (move := moved(actual, expected)) is not None:
         text = f"{count(move.size, 'token')} from {move.old:,} on moved to {move.new:,}"
         yield Description("moved", text, 1.0, of)
+    yield from id_maps.relations(actual, expected)
     yield from _of_all(actual, expected)
+    if 0 < len(actual) < of and [*actual] == [*expected[: len(actual)]]:
+        text = f"the ids end after {len(actual):,} of {of:,}; missing: {_tokens(expected[len(actual) :], vocabulary)}"
+        yield Description("cut", text, 1.0, of)
     if few := described_by(edits, MOST_EDITS, LONGEST_REPLACED):
         text = "; ".join(_said(one, vocabulary, expected) for one in few)
         text += _outside(few, vocabulary)
@@ -106,12 +112,16 @@ def _places(places: Sequence[int]) -> str:
 
 
 def _tokens(ids: Sequence[object], vocabulary: Vocabulary) -> str:
-    """Return ids in words; equal ones are counted."""
+    """Return ids in words; equal ones in a row are counted."""
     tokens = [one for one in ids if isinstance(one, int)]
-    if len(tokens) > 1 and len({*tokens}) == 1:
-        return f"{len(tokens):,} times {vocabulary.named(tokens[0])}"
-    names = listed([*map(vocabulary.named, tokens)], MOST_TOKENS)
-    return f"token {names}" if len(tokens) == 1 else f"{len(tokens):,} tokens {names}" if tokens else ""
+    if len(tokens) < 2:
+        return f"token {vocabulary.named(tokens[0])}" if tokens else ""
+    runs = [(one, len([*run])) for one, run in groupby(tokens)]
+    names = [f"{f'{size:,} times ' * (size > 1)}{vocabulary.named(one)}" for one, size in runs[:MOST_TOKENS]]
+    if len(runs) == 1:
+        return names[0]
+    more = sum(size for _, size in runs[MOST_TOKENS:])
+    return f"{len(tokens):,} tokens {', '.join(names)}{f' and {more:,} more' if more else ''}"
 
 
 def _outside(edits: Sequence[Edit], vocabulary: Vocabulary) -> str:

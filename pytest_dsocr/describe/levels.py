@@ -6,13 +6,17 @@ The function is a table of 256 levels, fitted on half of the pixels and verified
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.description import ENOUGH, Description
 
 LEVELS = 256
+TABLE = "table"
+"""Kind of a function of the level without a name."""
 HALF = 0.5
 """Difference in levels from which on a value differs."""
 OF_ROUNDING = 0.3
@@ -25,12 +29,72 @@ LEAST_SEEN = 4
 """Number of pixels from which on a level's value is known."""
 LEAST_LEVELS = 8
 SHOWN = 5
+OVERSHOOT = 48
+"""Levels next to an end that a resizing changes much."""
 STEP_OF_VALUE = 2**-8
 """Rounding of a bfloat16 value, relative to it."""
 LEAST_SHIFT = 0.05
 """Difference in levels below which a shift of all levels says nothing."""
 STEEP = 5e-3
 """Difference of a slope from 1 that is mere rounding."""
+
+
+class Line(NamedTuple):
+    """A line of levels, cut off below 0 and above 255, by the levels between that it runs."""
+
+    first: int
+    last: int
+    to_first: int
+    to_last: int
+
+    @classmethod
+    def through(cls, slope: float, offset: float) -> Line:
+        """Return the nearest line with whole ends: those of the range that it compresses, or widens."""
+        most = LEVELS - 1
+        if abs(slope) <= 1:
+            return cls(0, most, round(offset), round(offset + slope * most))
+        return cls(round(-offset / slope), round((most - offset) / slope), 0, most)
+
+    @classmethod
+    def fitted(cls, actual: Tensor, expected: Tensor) -> Line | None:
+        """Return the line near the means of most levels; None if it does not explain half of the difference.
+
+        Levels near the ends are cut off where a resizing overshoots, and bars have a level of their own.
+        """
+        table, known = _table(actual, expected.long())
+        known[:OVERSHOOT] = known[-OVERSHOOT:] = False
+        level, value = torch.arange(LEVELS)[known].float(), table[known]
+        if len(level) < LEAST_LEVELS:
+            return None
+        slope, offset = _fitted(level, value)
+        near = (level * slope + offset - value).abs() < 2
+        if float(near.float().mean()) < ENOUGH or not slope:
+            return None
+        line = cls.through(*_fitted(level[near], value[near]))
+        if line.first == line.last or (line.at(expected) - actual).norm() > HALF * (expected - actual).norm():
+            return None
+        return line
+
+    def at(self, level: Tensor) -> Tensor:
+        """Return what the line makes of levels, not rounded."""
+        slope = (self.to_last - self.to_first) / (self.last - self.first)
+        return (self.to_first + (level - self.first) * slope).clamp(0, LEVELS - 1)
+
+    @property
+    def neighbours(self) -> list[Line]:
+        """The lines with ends that are at most one level away: resizing moves all means a little."""
+        is_narrow = (self.first, self.last) == (0, LEVELS - 1)
+        ends = ("to_first", "to_last") if is_narrow else ("first", "last")
+        moves = product((0, -1, 1), repeat=2)
+        return [
+            self._replace(**{end: getattr(self, end) + by for end, by in zip(ends, move, strict=True)})
+            for move in moves
+        ]
+
+    @property
+    def words(self) -> str:
+        """Name the line by its ends."""
+        return f"level {self.first} is {self.to_first} and level {self.last} is {self.to_last}, on a line"
 
 
 def relations(actual: Tensor, expected: Tensor) -> Iterator[Description | None]:
@@ -45,17 +109,15 @@ def relations(actual: Tensor, expected: Tensor) -> Iterator[Description | None]:
     known = [one for one in tables if one is not None]
     if len(known) == 3:
         text = "; ".join(f"{colour}: {one.text}" for colour, one in zip(("red", "green", "blue"), known, strict=True))
-        yield Description("levels", text, min(one.share for one in known), sum(one.cases for one in known))
+        kind = TABLE if TABLE in {one.kind for one in known} else "levels"
+        yield Description(kind, text, min(one.share for one in known), sum(one.cases for one in known))
 
 
 def _described(actual: Tensor, expected: Tensor) -> Description | None:
     own, right = actual.flatten(), expected.flatten().long().clamp(0, LEVELS - 1)
     fit = torch.zeros(len(own), dtype=torch.bool)
     fit[::2] = True
-    seen = torch.bincount(right[fit], minlength=LEVELS)
-    sums = torch.bincount(right[fit], own[fit].double(), LEVELS)
-    table = (sums / seen.clamp_min(1)).float()
-    known = seen >= LEAST_SEEN
+    table, known = _table(own[fit], right[fit])
     if int(known.sum()) < LEAST_LEVELS:
         return None
     test = ~fit & known[right]
@@ -63,14 +125,16 @@ def _described(actual: Tensor, expected: Tensor) -> Description | None:
     share = max(0.0, 1 - float(left / before)) if before else 0.0
     if share < EXACT:
         return None
-    return Description("levels", _words(table, known), share, int(test.sum()))
+    level, value = torch.arange(LEVELS)[known].float(), table[known]
+    words = _line(level, value) or _gamma(level, value)
+    return Description("levels" if words else TABLE, words or _shown(level, value), share, int(test.sum()))
 
 
-def _words(table: Tensor, known: Tensor) -> str:
-    """Name the function: a line, a power, or a few of its values."""
-    level = torch.arange(LEVELS)[known].float()
-    value = table[known]
-    return _line(level, value) or _gamma(level, value) or _shown(level, value)
+def _table(actual: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean of the subject's levels by the expected level, and the levels that are seen often enough."""
+    seen = torch.bincount(expected, minlength=LEVELS)
+    sums = torch.bincount(expected, actual.double(), LEVELS)
+    return (sums / seen.clamp_min(1)).float(), seen >= LEAST_SEEN
 
 
 def _line(level: Tensor, value: Tensor) -> str | None:
@@ -90,13 +154,24 @@ def _line(level: Tensor, value: Tensor) -> str | None:
     if abs(slope - 1) < STEEP and cut and abs(offset) < 2 * CLOSE:
         return f"the levels are {cut}"
     if abs(slope - 1) < STEEP:
-        if abs(slope - 1) * LEVELS > HALF > abs(offset):
-            return ", ".join(filter(None, (f"every level is multiplied by {slope:.4g}", cut)))
+        if abs(slope - 1) * LEVELS > HALF:
+            is_factor = abs(offset) < HALF
+            words = f"every level is multiplied by {slope:.4g}" if is_factor else _of_ends(slope, offset)
+            return ", ".join(filter(None, (words, cut)))
         if _mean(value - level) < LEAST_SHIFT:
             return None
         way = "higher" if offset > 0 else "lower"
         return ", ".join(filter(None, (f"every level is {_mean(value - level):.3g} {way}", cut)))
+    if value.equal(value.round()) and abs(slope + 1) > STEEP:
+        return ", ".join(filter(None, (Line.through(slope, offset).words, cut)))
     return ", ".join(filter(None, (_normalised(slope, offset), cut)))
+
+
+def _of_ends(slope: float, offset: float) -> str:
+    """Name a line that is nearly right by both of its ends, and by the normalisation that has them."""
+    mean, std = (127.5 - offset) / slope, 127.5 / slope
+    ends = f"level 0 is {offset:.3g} and level 255 is {slope * 255 + offset:.4g}"
+    return f"{ends}: pixels are (level - {mean:.4g}) / {std:.4g} instead of (level - 127.5) / 127.5"
 
 
 def _mean(apart: Tensor) -> float:

@@ -5,49 +5,22 @@ Shapes: N views, 3 colours, H x W pixels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from itertools import permutations
 
 import torch
 from torch import Tensor
 
-from pytest_dsocr.describe import bars, distinct, levels, spectrum
+from pytest_dsocr.describe import bars, colours, distinct, levels, shifts, spectrum
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.pair import simplest, views_named
 from pytest_dsocr.describe.resizing import Source, resized
+from pytest_dsocr.describe.views import Views
 
-COLOURS = ("red", "green", "blue")
-MOST_SHIFT_PX = 40
-"""Largest shift of a view that is looked for."""
 LEAST_PX = 16
 FEW = 0.1
 """Share of differences up to which they count as exceptions."""
 HALF_OF_ALL = 0.5
-LEAST_COLOUR = 16
-"""Difference between the levels of a pixel's colours from which on it is not grey."""
-
-
-@dataclass(frozen=True, eq=False)
-class Views:
-    """Pixels of views ``[N, 3, H, W]`` of both sides, as levels from 0 to 255; the subject's may be between levels."""
-
-    actual: Tensor
-    expected: Tensor
-
-    @property
-    def apart(self) -> Tensor:
-        """The difference in levels."""
-        return self.actual - self.expected
-
-    def only(self, views: list[int]) -> Views:
-        """Return some of the views."""
-        return Views(self.actual[views], self.expected[views])
-
-    def share(self, predicted: Tensor, lines: slice = slice(None)) -> float:
-        """Return the share of the difference that a prediction of the subject's levels explains, on some lines."""
-        left, before = ((self.actual - one)[..., lines, :].norm() for one in (predicted, self.expected))
-        return max(0.0, 1 - float(left / before)) if before else 0.0
 
 
 def describe_pixels(
@@ -129,14 +102,17 @@ def _relations(
 ) -> Iterator[Description | None]:
     """Yield relations, the simplest first."""
     yield _reordered(views, grid)
-    yield from _colours(views)
+    yield from colours.exchanged(views)
     yield from _turned(views)
-    yield _bars(views)
+    yield _of_single(views, bars.other_bars)
+    yield _of_single(views, bars.covered)
     yield _constant(views)
-    yield from levels.relations(views.actual, views.expected)
-    yield _mixed(views)
-    yield from _shifted(views)
+    of_level = [one for one in levels.relations(views.actual, views.expected) if one is not None]
+    yield from (one for one in of_level if one.kind != levels.TABLE)
+    yield colours.mixed(views)
+    yield from shifts.relations(views.actual, views.expected, grid)
     yield resized(views.actual, views.expected, source) if source else None
+    yield from (one for one in of_level if one.kind == levels.TABLE)
     yield spectrum.filtered(views.actual, views.expected)
 
 
@@ -172,32 +148,6 @@ def _reordered(views: Views, grid: tuple[int, int]) -> Description | None:
     return Description("reordered", text, share, views.actual.numel() // 2)
 
 
-def _colours(views: Views) -> Iterator[Description | None]:
-    for order in permutations(range(3)):
-        predicted = views.expected[:, list(order)]
-        if order == (2, 1, 0):
-            text = "red and blue are exchanged (BGR instead of RGB)"
-        else:
-            text = f"the colours are in the order {', '.join(COLOURS[one] for one in order)}"
-        if order != (0, 1, 2):
-            yield Description("colours", text, views.share(predicted), views.actual.numel())
-
-
-def _mixed(views: Views) -> Description | None:
-    """Describe colours that are sums of the expected ones, fitted on the coloured pixels of even lines."""
-    own, right = (one[..., ::2, :].movedim(1, -1).reshape(-1, 3) for one in (views.actual, views.expected))
-    coloured = right.amax(1) - right.amin(1) > LEAST_COLOUR
-    if int(coloured.sum()) < LEAST_PX:
-        return None
-    weights = torch.linalg.lstsq(right[coloured].double(), own[coloured].double()).solution.float()
-    predicted = torch.einsum("nchw,cd->ndhw", views.expected, weights)
-    is_grey = float((weights - weights[:, :1]).abs().max()) < 0.01
-    mixed = [" + ".join(f"{float(one[k]):.2f} {COLOURS[k]}" for k in range(3)) for one in weights.T]
-    text = f"the page is grey, each colour is {mixed[0]}" if is_grey else f"the colours are mixed: red is {mixed[0]}"
-    share = views.share(predicted, slice(1, None, 2))
-    return Description("grey" if is_grey else "colours", text, share, views.actual.numel() // 2)
-
-
 def _turned(views: Views) -> Iterator[Description]:
     turns = {
         "flipped left to right": views.expected.flip(-1),
@@ -214,29 +164,9 @@ def _turned(views: Views) -> Iterator[Description]:
             yield Description("turned", text, views.share(predicted), views.actual.numel())
 
 
-def _shifted(views: Views) -> Iterator[Description]:
-    """Yield one shift of all views by whole pixels, found by phase correlation on the first that differs."""
-    first = int(views.apart.abs().sum(dim=(1, 2, 3)).argmax())
-    shift = spectrum.shift(views.actual[first].mean(0), views.expected[first].mean(0))
-    down, right = shift
-    if shift == (0, 0) or max(map(abs, shift)) > MOST_SHIFT_PX:
-        return
-    predicted = views.expected.roll(shift, (-2, -1))
-    height, width = views.actual.shape[-2:]
-    inside = (
-        slice(max(down, 0), height + min(down, 0)),
-        slice(max(right, 0), width + min(right, 0)),
-    )
-    part = Views(views.actual[..., inside[0], inside[1]], views.expected[..., inside[0], inside[1]])
-    ways = [f"{abs(right)} px to the {'right' if right > 0 else 'left'}"] * bool(right)
-    ways += [f"{abs(down)} px {'down' if down > 0 else 'up'}"] * bool(down)
-    text = f"the picture is shifted by {' and '.join(ways)}"
-    yield Description("shifted", text, part.share(predicted[..., inside[0], inside[1]]), part.actual.numel())
-
-
-def _bars(views: Views) -> Description | None:
-    """Describe the bars of a single view."""
-    return bars.other_bars(views.actual[0], views.expected[0]) if len(views.actual) == 1 else None
+def _of_single(views: Views, relation: Callable[[Tensor, Tensor], Description | None]) -> Description | None:
+    """Describe a single view by a relation of its bars."""
+    return relation(views.actual[0], views.expected[0]) if len(views.actual) == 1 else None
 
 
 def _anatomy(views: Views) -> Description:
@@ -294,8 +224,8 @@ def _quarters(views: Views) -> str | None:
     corners = [(slice(y, y + height), slice(x, x + width)) for y in (0, height) for x in (0, width)]
     if any(float(right[at].std()) < 1 or float(own[at].std()) < 1 for at in corners):
         return None
-    shifts = [spectrum.shift(own[at], right[at]) for at in corners]
-    if len({*shifts}) == 1 or any(max(map(abs, one)) > MOST_SHIFT_PX for one in shifts):
+    found = [spectrum.shift(own[at], right[at]) for at in corners]
+    if len({*found}) == 1 or any(max(map(abs, one)) > shifts.MOST_SHIFT_PX for one in found):
         return None
-    shown = ", ".join(f"({x:+d}, {y:+d})" for y, x in shifts)
+    shown = ", ".join(f"({x:+d}, {y:+d})" for y, x in found)
     return f"its quarters are moved by (x, y) = {shown} px: stretched or of another size"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -20,14 +21,22 @@ from pytest_dsocr.contract.presets import Grid, Preset, crop_count
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.distinct import BITS, FORMS, HeldValues, said
 from pytest_dsocr.describe.ids import LIMITS_PX
+from pytest_dsocr.describe.levels import LEVELS, Line
 
 FILTERS = ("bicubic", "lanczos", "bilinear", "box", "nearest", "hamming")
 NO_CROPS = (1, 1)
 FITTED = 1
 """Colour by which a way is chosen: green."""
 TINY = 1e-9
+FACTORS = (2, 3, 4, 8)
+ALIGNED = (4, 8, 16, 32, 64, 256)
+"""Numbers of bytes of which rows in memory begin at multiples."""
+MOST_MOVES = 4
+"""Largest number of moves of a fitted line by one level."""
 WHOLE = 8
 """Bits of a level that is right."""
+
+ToWhole = Callable[[Tensor], Tensor]
 
 
 class Light(NamedTuple):
@@ -86,15 +95,18 @@ def resized(actual: Tensor, expected: Tensor, source: Source) -> Description | N
     def left(way: _Way) -> float:
         return _left(actual, _made(way, way.page.split()[FITTED], source), FITTED)
 
-    found = [(left(way), way) for way in (*_of_source(source), *_of_grids(len(actual), source))]
-    if actual.shape == expected.shape:
-        grid = NO_CROPS if source.is_view else source.preset.grid(*source.page.size)
+    others = chain(_of_source(source), _of_grids(len(actual), source), _of_halves(source), _of_memory(source))
+    found = [(left(way), way) for way in others]
+    is_found = not all(apart for apart, _ in found)
+    if actual.shape == expected.shape and not is_found:
+        grid = _grid(source)
         ways = [_Way(f"the page is resized in {one.text}", source.page, grid, one) for one in LIGHTS]
+        ways += [*_of_lines(actual, expected, source, grid)]
         found += [(left(way), way) for way in (*ways, *_of_bits(actual, expected, source, grid))]
     limits = [
         (left(way), limit, way)
         for limit in LIMITS_PX
-        if limit < max(source.page.size)
+        if limit < max(source.page.size) and not is_found
         for way in [_shrunk(source, limit, FILTERS[0])]
     ]
     if limits:
@@ -141,6 +153,37 @@ def _of_bits(actual: Tensor, expected: Tensor, source: Source, grid: Grid) -> It
             yield _Way(f"in the page, before it is resized, {said(bits, words)}", page, grid)
 
 
+def _of_lines(actual: Tensor, expected: Tensor, source: Source, grid: Grid) -> Iterator[_Way]:
+    """Yield the page with the levels of each colour on another line, rounded or cut off to whole ones."""
+    lines = [Line.fitted(actual[:, k, ::2].flatten(), expected[:, k, ::2].flatten()) for k in range(3)]
+    known = [one for one in lines if one is not None]
+    if len(known) < len(lines):
+        return
+    bands, way = source.page.split(), _Way("", source.page, grid)
+
+    def left(line: Line, k: int) -> float:
+        return _left(actual, _made(way, bands[k].point(_table(line, torch.round)), source), k)
+
+    def nearest(line: Line, k: int) -> Line:
+        for _ in range(MOST_MOVES):
+            line, before = min(line.neighbours, key=partial(left, k=k)), line
+            if line == before:
+                break
+        return line
+
+    of_line = {one: nearest(one, k) for k, one in enumerate(known)}
+    found = [of_line[one] for one in known]
+    said = [f"{band}: {one.words}" for band, one in zip(("red", "green", "blue"), found, strict=True)]
+    text = found[0].words if len({*found}) == 1 else "; ".join(said)
+    for rounded in (torch.round, torch.floor):
+        tables = [_table(one, rounded) for one in found]
+        yield _Way(f"in the page, before it is resized, {text}", source.page.point([*chain(*tables)]), grid)
+
+
+def _table(line: Line, rounded: ToWhole) -> list[int]:
+    return [int(one) for one in rounded(line.at(torch.arange(LEVELS))).tolist()]
+
+
 def _of_source(source: Source) -> Iterator[_Way]:
     """Yield another page that the same code may see by mistake."""
     page, preset = source.page, source.preset
@@ -152,6 +195,34 @@ def _of_source(source: Source) -> Iterator[_Way]:
         yield _Way("the view is of the page already stretched over its grid of crops", stretched, NO_CROPS)
     else:
         yield _Way("the crops are cut out of the view of the whole page", global_view(page, preset), grid)
+
+
+def _of_memory(source: Source) -> Iterator[_Way]:
+    """Yield the page whose rows lie at other distances in memory than they are read at: it is sheared."""
+    pixels = np.asarray(source.page).reshape(source.page.height, -1)
+    width, grid = pixels.shape[1], _grid(source)
+    for gap, align in {-width % align: align for align in reversed(ALIGNED) if width % align}.items():
+        padded = np.pad(pixels, ((0, 0), (0, gap))).ravel()
+        spread = np.pad(pixels.ravel(), (0, gap * len(pixels))).reshape(len(pixels), -1)
+        pitches = {(width + gap, width): padded, (width, width + gap): spread[:, :width].ravel()}
+        for (lie, read), data in pitches.items():
+            seen = Image.frombytes("RGB", source.page.size, data[: pixels.size].tobytes())
+            text = f"the page's rows lie {lie:,} bytes apart in memory and are read {read:,} apart"
+            yield _Way(f"{text}: a row of {width:,} bytes is no multiple of {align}", seen, grid)
+
+
+def _of_halves(source: Source) -> Iterator[_Way]:
+    """Yield the page that is first shrunk by a whole factor, by the mean of its pixels."""
+    side = source.preset.view_size if source.is_view else source.preset.tiling.crop_px
+    for factor in FACTORS:
+        if 2 * max(source.page.size) > factor * side:
+            text = f"the page is first shrunk by {factor}: each pixel is the mean of {factor} x {factor}"
+            yield _Way(text, source.page.reduce(factor), _grid(source))
+
+
+def _grid(source: Source) -> Grid:
+    """Return the grid in which a page is cut, of its size before a change."""
+    return NO_CROPS if source.is_view else source.preset.grid(*source.page.size)
 
 
 def _of_grids(crops: int, source: Source) -> Iterator[_Way]:

@@ -12,6 +12,13 @@ SIDE = 5
 """Side of the fitted filter in pixels."""
 BANDS = ((0.125, 0.25), (0.25, 0.375), (0.375, 0.5))
 """Ranges of frequencies, in cycles for each pixel."""
+LOWEST = (0.01, 0.06)
+"""Range that no filter of small details changes."""
+COHERENT = 0.8
+"""Least correlation of low frequencies of the same picture."""
+EDGE = 8
+"""Difference of a level from the mean around it from which on there is contrast."""
+HALF = 0.5
 ALIKE = 0.05
 """Largest change of a band's amplitude that counts as none."""
 MOST_PIXELS = 400_000
@@ -28,29 +35,33 @@ def shift(actual_HW: Tensor, expected_HW: Tensor) -> tuple[int, int]:
 
 
 def filtered(actual: Tensor, expected: Tensor) -> Description | None:
-    """Describe a filter of neighbouring pixels, fitted on even lines and verified on odd ones, ``[N, 3, H, W]``."""
+    """Describe a filter of neighbouring pixels, ``[N, 3, H, W]``.
+
+    The filter is fitted on even lines of the view that differs most, and verified on odd lines of all views.
+    """
     first = int((actual - expected).abs().sum(dim=(1, 2, 3)).argmax())
-    own, right = actual[first].mean(0), expected[first].mean(0)
+    own, right = (one.mean(1, keepdim=True) for one in (actual, expected))
     rim = SIDE // 2
-    if min(own.shape) < 4 * SIDE:
+    if min(own.shape[-2:]) < 4 * SIDE:
         return None
-    around = F.unfold(right[None, None], SIDE)[0].T.double()
-    inside = own[rim:-rim, rim:-rim].double()
-    lines = torch.arange(len(inside)).repeat_interleave(inside.shape[1])
-    step = max(1, len(around) // MOST_PIXELS)
-    fit, test = (torch.nonzero(lines % 2 == half).flatten()[::step] for half in (0, 1))
-    flat = inside.flatten()
-    kernel = torch.linalg.lstsq(around[fit], flat[fit][:, None]).solution
-    left = (around[test] @ kernel)[:, 0] - flat[test]
-    before = around[test][:, SIDE * SIDE // 2] - flat[test]
-    share = max(0.0, 1 - float(left.norm() / before.norm())) if before.any() else 0.0
-    weights = kernel.view(SIDE, SIDE)
-    centre = float(weights[rim, rim])
-    x, y = (float((weights.sum(dim) * torch.arange(-rim, rim + 1)).sum()) for dim in (0, 1))
+    around = F.unfold(right[first : first + 1], SIDE)[0].T.double()
+    inside = own[..., rim:-rim, rim:-rim]
+    lines = torch.arange(inside.shape[-2]).repeat_interleave(inside.shape[-1])
+    fit = torch.nonzero(lines % 2 == 0).flatten()[:: max(1, len(around) // MOST_PIXELS)]
+    kernel = torch.linalg.lstsq(around[fit], inside[first].flatten().double()[fit][:, None]).solution.view(SIDE, SIDE)
+    made = F.conv2d(right, kernel[None, None].float())
+    left, before = ((one - inside)[..., 1::2, :].norm() for one in (made, right[..., rim:-rim, rim:-rim]))
+    share = max(0.0, 1 - float(left / before)) if before else 0.0
+    radius = (torch.fft.fftfreq(SIDE)[:, None].pow(2) + torch.fft.rfftfreq(SIDE)[None].pow(2)).sqrt()
+    gain = float(torch.fft.rfft2(kernel).abs()[radius >= BANDS[0][1]].mean())
+    if abs(gain - 1) < ALIKE:
+        return None
+    centre = float(kernel[rim, rim])
+    x, y = (float((kernel.sum(dim) * torch.arange(-rim, rim + 1)).sum()) for dim in (0, 1))
     moved = f", moved by (x, y) = ({-x:+.2f}, {-y:+.2f}) px" * (max(abs(x), abs(y)) > 0.05)
-    kind = "smoother" if centre < 1 else "sharper"
+    kind = "smoother" if gain < 1 else "sharper"
     text = f"the picture is {kind}: each pixel keeps {centre:.2f} of itself, the rest is its neighbours'{moved}"
-    return Description("filtered", text, share, len(test))
+    return Description("filtered", text, share, inside.numel() // 2)
 
 
 def compared(actual: Tensor, expected: Tensor) -> str:
@@ -62,13 +73,23 @@ def compared(actual: Tensor, expected: Tensor) -> str:
     kinds = {_kind(actual[:, k], expected[:, k]) for k in range(actual.shape[1])}
     if len(kinds) != 1 or not (words := kinds.pop()):
         return ""
-    gains = ", ".join(f"{_gain(actual, expected, band):.2g}" for band in BANDS)
+    gains = ", ".join(f"{_gain(actual, expected, band)[0]:.2g}" for band in BANDS)
     return f"the picture is {words}: {gains} times the expected one at low, middle and high frequencies"
 
 
 def _kind(actual: Tensor, expected: Tensor) -> str:
-    """Return how one colour's frequencies are changed; empty if in no single way."""
-    low, middle, high = (_gain(actual[:, None], expected[:, None], band) for band in BANDS)
+    """Return how one colour's frequencies are changed; empty if in no single way.
+
+    A filter changes all places with contrast, and keeps the lowest frequencies. A picture that is moved, sheared or
+    replaced has its own frequencies still, but little of the expected ones.
+    """
+    edges = (expected - F.avg_pool2d(expected, 3, 1, 1)).abs() > EDGE
+    if not edges.any() or float(((actual - expected).abs() > 1)[edges].float().mean()) < HALF:
+        return ""
+    bands = [_gain(actual[:, None], expected[:, None], band) for band in (LOWEST, *BANDS)]
+    (lowest, _), (low, coherence), (middle, _), (high, _) = bands
+    if abs(lowest - 1) > ALIKE or coherence < COHERENT:
+        return ""
     if max(abs(one - 1) for one in (low, middle, high)) < ALIKE:
         return "as sharp"
     if low < 1 + ALIKE and low - middle > ALIKE / 2 and middle - high > 0:
@@ -78,11 +99,11 @@ def _kind(actual: Tensor, expected: Tensor) -> str:
     return ""
 
 
-def _gain(actual: Tensor, expected: Tensor, band: tuple[float, float]) -> float:
-    """Return the factor of the expected amplitudes that comes nearest to the subject's, in a band."""
+def _gain(actual: Tensor, expected: Tensor, band: tuple[float, float]) -> tuple[float, float]:
+    """Return the factor of the expected amplitudes that comes nearest to the subject's in a band, and the coherence."""
     height, width = actual.shape[-2:]
     own, right = (torch.fft.rfft2(views.mean(1)) for views in (actual, expected))
     radius = (torch.fft.fftfreq(height)[:, None].pow(2) + torch.fft.rfftfreq(width)[None].pow(2)).sqrt()
     inside = (radius >= band[0]) & (radius < band[1])
-    both, power = (own * right.conj()).real.sum(0)[inside].sum(), right.abs().pow(2).sum(0)[inside].sum()
-    return float(both / power.clamp_min(1e-12))
+    both, *power = (one.sum(0)[inside].sum() for one in ((own * right.conj()).real, own.abs() ** 2, right.abs() ** 2))
+    return float(both / power[1].clamp_min(1e-12)), float(both / (power[0] * power[1]).sqrt().clamp_min(1e-12))

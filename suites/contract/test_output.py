@@ -44,8 +44,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 MMD, FIGURES = "result.mmd", "artefacts/figures"
 ROTATED_BY_EXIF = 6
-FROM_WHITE = 250
-"""Lowest level of white paper after JPEG compression."""
+COLOUR, AS_DRAWN = (240, 150, 40), "as drawn"
+ORDERS = {(0, 1, 2): AS_DRAWN, (2, 1, 0): "red and blue exchanged"}
+CLOSE = 8
+"""Largest change of a level by JPEG compression."""
 AROUND_PX = 16
 """Width of a JPEG block."""
 Write = Callable[[str, Path], Path]
@@ -85,11 +87,11 @@ def test_figures_are_cut_from_the_upright_page_without_its_boxes(
     known, page = recorded_outputs(family)["a page"], tmp_path / "page.png"
     _save_figures(page, known["text"], family, rotated=kind != "upright")
     folder = write(known["text"], page)
-    levels = {name: _darkest(folder / name) >= FROM_WHITE for name in _figures(folder)}
-    why = "because figures are cut from the page before boxes are drawn on it"
-    white = as_expected("artefacts/white", levels, dict.fromkeys(_figures_of(known), True), why)
+    seen = {name: _seen(folder / name) for name in _figures(folder)}
+    why = "because figures are cut from the page in its colours, before boxes are drawn on it"
+    colours = as_expected("artefacts/colours", seen, dict.fromkeys(_figures_of(known), AS_DRAWN), why)
     overlay = as_expected("artefacts/overlay", _size_px(folder / "result_with_boxes.jpg"), PAGE_SIZE_PX, "upright page")
-    dsocr_check([*_compared(folder, known, family), white, overlay])
+    dsocr_check([*_compared(folder, known, family), colours, overlay])
 
 
 def _figures_of(known: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
@@ -116,18 +118,24 @@ def _size_px(path: Path) -> tuple[int, int]:
         return image.size
 
 
-def _darkest(path: Path) -> int:
+def _seen(path: Path) -> str:
+    """Return how a figure's pixels compare with the colour in which it was drawn."""
+    import numpy as np
+
     with Image.open(path) as image:
-        levels: tuple[int, int] = image.convert("L").getextrema()  # type: ignore[assignment]
-        return levels[0]
+        levels = np.asarray(image.convert("RGB")).astype(int)
+    for order, words in ORDERS.items():
+        if abs(levels - [COLOUR[one] for one in order]).max() <= CLOSE:
+            return words
+    return "other colours"
 
 
 def _save_figures(path: Path, text: str, family: ModelSpec, *, rotated: bool) -> None:
-    """Write a black page with white rectangles slightly larger than the text's figures."""
-    exif, page = Image.Exif(), Image.new("L", PAGE_SIZE_PX)
+    """Write a black page with coloured rectangles slightly larger than the text's figures."""
+    exif, page = Image.Exif(), Image.new("RGB", PAGE_SIZE_PX)
     for region in place([span for span in parse(text, family.form).spans if span.label == IMAGE_LABEL], *PAGE_SIZE_PX):
         x1, y1, x2, y2 = region.pixels
-        ImageDraw.Draw(page).rectangle((x1 - AROUND_PX, y1 - AROUND_PX, x2 + AROUND_PX, y2 + AROUND_PX), "white")
+        ImageDraw.Draw(page).rectangle((x1 - AROUND_PX, y1 - AROUND_PX, x2 + AROUND_PX, y2 + AROUND_PX), COLOUR)
     if rotated:
         exif[ExifTags.Base.Orientation] = ROTATED_BY_EXIF
         page = page.transpose(Image.Transpose.ROTATE_90)

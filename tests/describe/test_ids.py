@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import given, strategies
 
 from pytest_dsocr.contract.presets import Grid, crop_grid, image_token_count
@@ -40,6 +41,20 @@ IDS_SAID: dict[str, tuple[Sequence[int], str, str]] = {
     "moved": ([BOS, *TEXT, *[IMAGE] * 693], "moved", "693 tokens"),
     "reversed": (IDS[::-1], "reversed", "opposite order"),
     "offset": ([one + 1 for one in IDS], "offset", f"{len(IDS):,} of {len(IDS):,} ids are +1"),
+    "pads": (_replaced(IMAGE, 2), "replaced", f"693 times 2 (padding) in place of 693 times {IMAGE} (<image>) at 1"),
+    "bfloat16": (
+        torch.tensor(IDS).bfloat16().long().tolist(),
+        "id-function",
+        f"rounded as bfloat16 rounds it: {IMAGE} is 2008",
+    ),
+    "int8": ([(one + 128) % 256 - 128 for one in IDS], "id-function", "wrapped as int8 wraps it"),
+    "limit": ([min(one, 1_000) for one in IDS], "id-function", "every id above 1,000 is 1,000"),
+    "added": ([one + 2 * (one > 1_300) for one in IDS], "id-function", " on is +2: "),
+    "cut": (
+        IDS[:500],
+        "cut",
+        f"the ids end after 500 of {len(IDS):,}; missing: {len(IDS) - 500:,} tokens 194 times {IMAGE} (<image>), ",
+    ),
     "alien": (_replaced(TEXT[1], 34_030), "replaced", "token 34030 in place of"),
     "two for one": (_replaced(NEWLINE[0], 92, 110), "replaced", "2 tokens"),
     "other ids": (

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import normalise, views
-from pytest_dsocr.describe import levels
+from pytest_dsocr.describe import colours, levels, spectrum
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.pixels import describe_pixels
 from pytest_dsocr.describe.resizing import Source
-from tests.describe.real import CUT, PRESET, crops, pixels, random
+from pytest_dsocr.describe.views import Views
+from tests.describe.real import CUT, PAGE, PRESET, crops, pixels, random
 
 CLIP_MEAN, CLIP_STD = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 SIDE = PRESET.view_size
@@ -71,6 +72,30 @@ def of_565(levels: Tensor) -> Tensor:
     return torch.stack([(one << (8 - bits) | one >> (2 * bits - 8)).float() for one, bits in cut], -3)
 
 
+def covered(levels: Tensor) -> Tensor:
+    """Return levels with grey over the end of the page."""
+    levels = levels.clone()
+    levels[..., 300:, :] = 127
+    return rounded(levels)
+
+
+def in_grey(levels: Tensor) -> Tensor:
+    """Return levels of luma."""
+    luma = (levels * torch.tensor([0.299, 0.587, 0.114])[:, None, None]).sum(-3, keepdim=True)
+    return rounded(luma.expand_as(levels))
+
+
+def sheared(page: Image.Image) -> Image.Image:
+    """Return a page that lies in memory in rows of whole groups of 8 bytes, and is read as if it had no gaps."""
+    padded = np.pad(np.asarray(page).reshape(page.height, -1), ((0, 0), (0, -3 * page.width % 8)))
+    return Image.frombytes("RGB", page.size, padded.tobytes()[: 3 * page.width * page.height])
+
+
+def in_video_range(page: Image.Image) -> Image.Image:
+    """Return a page with levels from 16 to 235."""
+    return page.point([int(16 + one * 219 / 255 + 0.5) for one in range(256)] * 3)
+
+
 def in_few_bits(page: Image.Image) -> Image.Image:
     """Return a page that was decoded to 5, 6 and 5 bits."""
     cut = of_565(torch.from_numpy(np.array(page)).permute(2, 0, 1))
@@ -97,6 +122,10 @@ PLANTED: Mapping[str, tuple[Callable[[Tensor], Tensor], str, str]] = {
     "gamma": (lambda x: rounded(255 * (x / 255) ** (1 / 2.2)), "levels", "gamma of 0.45"),
     "inverted": (lambda x: rounded(255 - x), "levels", "inverted"),
     "video": (lambda x: rounded(x.clamp(16, 235)), "levels", "not below 16 and not above 235"),
+    "narrow": (lambda x: rounded(16 + x * 219 / 255), "levels", "level 0 is 16 and level 255 is 235, on a line"),
+    "by 128": (lambda x: ((x - 127) / 128).bfloat16(), "levels", "pixels are (level - 127) / 128 instead of"),
+    "covered": (covered, "covered", "lines are level 127 (the grey of bars)"),
+    "grey": (in_grey, "grey", "the page is grey: its colours are equal"),
     "lower": (lambda x: rounded(x - 1), "levels", "every level is 1 lower"),
     "by 256": (lambda x: ((x / 256 - 0.5) / 0.5).bfloat16(), "levels", "every level is multiplied by 0.996"),
     "BGR": (lambda x: rounded(x.flip(1)), "colours", "red and blue are exchanged"),
@@ -134,6 +163,12 @@ def test_a_mistake_of_preprocessing_is_described(name: str) -> None:
     [
         (lambda page: _shrunk(page, 1024), "shrunk to at most 1,024 px a side, by Pillow's lanczos"),
         (lambda page: page.resize((1280, 1280)), "already stretched over its grid of crops"),
+        (lambda page: page.reduce(2), "first shrunk by 2: each pixel is the mean of 2 x 2"),
+        (
+            sheared,
+            "rows lie 3,424 bytes apart in memory and are read 3,420 apart: a row of 3,420 bytes is no multiple of 8",
+        ),
+        (in_video_range, "before it is resized, level 0 is 16 and level 255 is 235, on a line"),
         (in_few_bits, "before it is resized, red, green and blue have 32, 64, 32 levels: 5, 6, 5 bits"),
     ],
 )
@@ -164,6 +199,16 @@ def test_a_page_resized_in_a_power_of_its_levels_is_told_of() -> None:
     assert (unknown.kind, "smoother" in unknown.text, "sharper" in unknown.text) == ("anatomy", False, False)
 
 
+def test_colours_are_mixed_only_if_no_line_of_each_colour_does_it() -> None:
+    right = views(load_image(PAGE), PRESET, (1, 1))[0].float()
+    sepia = torch.tensor([[0.40, 0.77, 0.19], [0.35, 0.69, 0.17], [0.27, 0.53, 0.13]])
+    found = describe_pixels(rounded(torch.einsum("nchw,dc->ndhw", right, sepia)), rounded(right))
+    assert found is not None
+    assert (found.kind, found.explains, "red is 0.4" in found.text) == ("colours", True, True), found.text
+    lines = (right * torch.tensor([0.8, 0.9, 0.7])[:, None, None] + random(*right.shape) * 2).round()
+    assert colours.mixed(Views(lines, right)) is None
+
+
 def test_no_shift_is_named_that_rounds_to_nothing() -> None:
     right = torch.arange(255).float().repeat(3, 17, 1)[None]
     for apart in (0.01, -0.04):
@@ -187,12 +232,47 @@ OTHER: Mapping[str, tuple[Callable[[Tensor], Tensor], str]] = {
 }
 
 
+def test_a_picture_is_smoother_only_if_its_details_are_weaker_everywhere_and_nothing_else_is() -> None:
+    right = crops()[0].float()
+    smooth = sum(right.roll((y, x), (-2, -1)) for y in (-1, 0, 1) for x in (-1, 0, 1)) / 9
+    in_part = right.clone()
+    in_part[..., 60:120, :] = smooth[..., 60:120, :]
+    for actual, is_smoother in (
+        (smooth, True),
+        (right.roll((1, 1), (-2, -1)), False),
+        (16 + smooth * 219 / 255, False),
+        (in_part, False),
+    ):
+        assert ("smoother" in spectrum.compared(torch.as_tensor(actual), right)) is is_smoother
+
+
 @pytest.mark.parametrize("name", OTHER)
 def test_the_size_and_the_place_of_any_other_difference_are_measured(name: str) -> None:
     plant, words = OTHER[name]
     found = described(plant)
     assert (found.kind, found.explains) == ("anatomy", False), found.text
     assert words in found.text
+
+
+def test_crops_that_begin_a_pixel_early_are_shifted_by_their_places_and_not_smoother() -> None:
+    page, (columns, rows) = load_image(CUT).resize((640, 640)), (2, 2)
+    early, right = (
+        torch.stack(
+            [
+                torch.from_numpy(np.array(page.crop((c * stride, r * stride, c * stride + 320, r * stride + 320))))
+                for r in range(rows)
+                for c in range(columns)
+            ]
+        ).permute(0, 3, 1, 2)
+        for stride in (319, 320)
+    )
+    found = describe_pixels(rounded(early.float()), rounded(right.float()), (columns, rows))
+    assert found is not None
+    assert (found.kind, found.share) == ("shifted", 1.0), found.text
+    assert "1 px to the right for each column before it and 1 px down for each row before it" in found.text
+    assert "319 px apart along a row instead of 320" in found.text
+    only = spectrum.filtered(early[1:2].float(), right[1:2].float())
+    assert only is None
 
 
 def test_crops_in_another_order_and_single_ones_are_named() -> None:
