@@ -1,7 +1,11 @@
 """Describe the first wrong tensor of a case: run the subject's broken stage once more, and measure the difference."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
+from pytest_dsocr.describe.choices import EARLY_END, PASSED_OVER
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.parts import inputs_of
@@ -21,7 +25,7 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.forced_steps import without_padding
 from pytest_dsocr.subjects.protocol import TextSubject
 
-OF_EFFECTS = ("goes-on", "edited")
+OF_EFFECTS = ("goes-on", "ends", "edited")
 """Kinds of descriptions of a text that a rule for choosing tokens may stand behind."""
 MOST_EARLIER = 2
 """Number of earlier pages that are looked for in a wrong tensor."""
@@ -35,8 +39,7 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
     is_open = not any(one.explains and one.kind not in OF_EFFECTS for one in found.values())
     if what in BY_TEXT and is_open and resources.explainer.budget_s and what not in resources.described_stages:
         resources.described_stages.add(what)
-        of_choices = resources.explainer.describe_choices(report, what)
-        found = {what: of_choices[0]} if of_choices else found
+        found = _with_choices(found, what, resources.explainer.describe_choices(report, what))
     if found:
         return found
     if what == "logits" and not report.divergence.begins and what not in resources.described_stages:
@@ -45,6 +48,18 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
         return {what: of_steps} if of_steps else {}
     of_tensor = describe_case(report, subject, resources)
     return {report.divergence.first.what: of_tensor[0][1]} if of_tensor else {}
+
+
+def _with_choices(
+    found: dict[str, Description], what: str, of_choices: Sequence[Description]
+) -> dict[str, Description]:
+    """Return the description of a text with that of its tokens' choices, which is mostly the better one."""
+    own = found.get(what)
+    if not of_choices or (own and own.kind == "edited" and own.explains and of_choices[0].kind == PASSED_OVER):
+        return found
+    is_end = own is not None and own.kind == "ends" and of_choices[0].kind == EARLY_END
+    text = f"{own.text}; {of_choices[0].text}" if own and is_end else of_choices[0].text
+    return {what: replace(of_choices[0], text=text)}
 
 
 def describe_case(
