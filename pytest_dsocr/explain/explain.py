@@ -25,7 +25,7 @@ from pytest_dsocr.explain.choices import describe_choices
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_best, explain_choices, explain_steps, explain_written
 from pytest_dsocr.explain.described import Seen, describe_seen
-from pytest_dsocr.explain.mistake import Mistake, StagePart, in_one_block
+from pytest_dsocr.explain.mistake import Mistake, StagePart, in_one_block, model_of
 from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, Trail
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.reproducer import write_seen
@@ -257,7 +257,8 @@ class ExplainingRuntime(EngineRuntime):
                 engine.pipeline.decode_step(state, [token])
         cache, noise = state.cache, NOISE if engine.model.dtype is torch.float32 else IN_FEWER_BITS
         right = [(rows_of(cache.keys(k)), rows_of(cache.values(k))) for k in range(cache.layers)]
-        found = describe_cache(kept, right, clean.inputs.input_ids.shape[1], noise)
+        frequencies = model_of(engine).model.inv_freq
+        found = describe_cache(kept, right, clean.inputs.input_ids.shape[1], noise, frequencies)
         return [msgspec.to_builtins(found)] if found else []
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:
