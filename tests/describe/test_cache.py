@@ -92,7 +92,7 @@ FOUND |= {
     ),
     "lower positions": (
         lambda: turned(-256, prompt()),
-        f"of layer 0, from slot {prompt()} (new token 1) on, the keys are rotated for positions 256 lower than their own",
+        f"layer 0, from slot {prompt()} (new token 1) on, the keys are rotated for positions 256 lower than their own",
     ),
     "the layer before": (
         lambda: changed(lambda x: put(x, slice(prompt(), None), random(2, x.shape[1])), slice(2, None)),
