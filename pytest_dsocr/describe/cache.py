@@ -40,12 +40,8 @@ def describe_cache(
         noise: relative error that is mere rounding.
         frequencies: those of the rotation of keys.
     """
-    for layer, (own, other) in enumerate(zip(kept, right, strict=False)):
-        sides = zip(SIDES, own, other, strict=True)
-        pairs = {name: _pair(actual, expected, prompt, noise) for name, actual, expected in sides}
-        wrong = {name: one for name, one in pairs.items() if one.actual.shape != one.expected.shape or _differs(one)}
-        if not wrong:
-            continue
+    if (layer := first_wrong(kept, right, prompt, noise)) < min(len(kept), len(right)):
+        wrong = _wrong(kept[layer], right[layer], prompt, noise)
         if (same := _same_as(layer, wrong, kept)) is not None:
             return same
         if frequencies is not None and [*wrong] == SIDES[:1]:
@@ -54,6 +50,19 @@ def describe_cache(
                 return replace(turned, text=f"in the cache of layer {layer}, {turned.text}; the values are right")
         return _of_layer(layer, wrong, prompt)
     return Description("cache-right", CACHE_RIGHT, 0.0, len(kept))
+
+
+def first_wrong(kept: Kept, right: Kept, prompt: int, noise: float = NOISE) -> int:
+    """Return the first layer with wrong keys or values; the number of layers if there is none."""
+    pairs = enumerate(zip(kept, right, strict=False))
+    return next((layer for layer, pair in pairs if _wrong(*pair, prompt, noise)), min(len(kept), len(right)))
+
+
+def _wrong(own: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], prompt: int, noise: float) -> dict[str, RowPair]:
+    """Return the wrong ones of a layer's keys and values."""
+    sides = zip(SIDES, own, right, strict=True)
+    pairs = {name: _pair(actual, expected, prompt, noise) for name, actual, expected in sides}
+    return {name: one for name, one in pairs.items() if one.actual.shape != one.expected.shape or _differs(one)}
 
 
 def _same_as(layer: int, wrong: Mapping[str, RowPair], kept: Kept) -> Description | None:
