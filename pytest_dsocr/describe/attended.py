@@ -28,7 +28,7 @@ NEARLY, ROUNDED = 3, 1e-4
 
 
 class StepAttention(NamedTuple):
-    """One step's attention in a layer."""
+    """Attention of one step in a layer."""
 
     query: Tensor
     """``[N, D]``."""

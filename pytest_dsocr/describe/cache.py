@@ -83,7 +83,7 @@ def _same_as(layer: int, wrong: Mapping[str, RowPair], kept: Kept) -> Descriptio
 
 
 def _of_layer(layer: int, wrong: Mapping[str, RowPair], prompt: int) -> Description | None:
-    """Describe the first wrong layer by itself, or say that the layer before it is wrong in steps."""
+    """Describe the first wrong layer, or say that the one before it is wrong in steps."""
     first, *more = wrong.values()
     actual = torch.cat([first.actual, *(one.actual for one in more)], -1)
     expected = torch.cat([first.expected, *(one.expected for one in more)], -1)

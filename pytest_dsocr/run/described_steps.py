@@ -94,6 +94,6 @@ def _blocks(asked: CheckedSubject) -> list[object]:
 
 
 def _result(layer: Inside) -> Tensor | None:
-    """Return the input of the projection behind attention in one step; None if it is not seen."""
+    """Return the result of attention in one step; None if it is not seen."""
     given = [layer.tensors[one.given] for one in layer.calls if one.path.rpartition(".")[2] == "o_proj"]
     return given[0].flatten().float() if len(given) == 1 else None

@@ -1,4 +1,4 @@
-"""Attention that sees fewer keys in steps, or sums them in another way, is told from its results."""
+"""Attention with hidden keys or another sum is told from its results in steps."""
 
 from collections.abc import Callable, Mapping
 
