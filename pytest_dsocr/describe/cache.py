@@ -5,7 +5,7 @@ Shapes: L layers, S slots, C channels of all heads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -15,40 +15,91 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.pair import RowPair
 from pytest_dsocr.describe.place import confined
 from pytest_dsocr.describe.tensors import describe_tensor
+from pytest_dsocr.describe.turned import describe_turned
 
+Kept = Sequence[tuple[Tensor, Tensor]]
+"""Keys and values of each layer, ``[S, C]``."""
 NOISE = 1e-4
 """Relative error of a slot that is mere rounding in float32: keys of later layers add up that of earlier ones."""
 BEYOND = "is beyond the tolerance", "are beyond the tolerance"
+SIDES = ["keys", "values"]
+LEAST_SAME = 4
+"""Smallest number of slots that show two layers with the same content."""
 CACHE_RIGHT = "the cache has the right keys and values"
 
 
 def describe_cache(
-    kept: Sequence[tuple[Tensor, Tensor]], right: Sequence[tuple[Tensor, Tensor]], prompt: int, noise: float = NOISE
+    kept: Kept, right: Kept, prompt: int, noise: float = NOISE, frequencies: Tensor | None = None
 ) -> Description | None:
-    """Return how the first wrong layer of a cache differs; None if nothing describes it, as for rotated keys.
+    """Return how the first wrong layer of a cache differs; None if nothing describes it, as for other heads.
 
     Args:
         kept: the subject's keys and values of each layer, ``[S, C]``.
         right: those of the engine.
         prompt: number of the prompt's tokens.
         noise: relative error that is mere rounding.
+        frequencies: those of the rotation of keys.
     """
-    for layer, (own, other) in enumerate(zip(kept, right, strict=False)):
-        sides = zip(("keys", "values"), own, other, strict=True)
-        pairs = {name: _pair(actual, expected, prompt, noise) for name, actual, expected in sides}
-        wrong = {name: one for name, one in pairs.items() if one.actual.shape != one.expected.shape or _differs(one)}
-        if not wrong:
-            continue
-        first, *more = wrong.values()
-        actual = torch.cat([first.actual, *(one.actual for one in more)], -1)
-        expected = torch.cat([first.expected, *(one.expected for one in more)], -1)
-        whole = replace(first, actual=actual, expected=expected)
-        found = describe_tensor(whole)
-        if found is None or not found.explains:
-            return None
-        which = f"{' and '.join(wrong)} of layer {layer}{', the first that differs' * bool(layer)}"
-        return replace(found, kind="cache", text=f"in the cache, of the {which}: {found.text}")
+    if (layer := first_wrong(kept, right, prompt, noise)) < min(len(kept), len(right)):
+        wrong = _wrong(kept[layer], right[layer], prompt, noise)
+        if (same := _same_as(layer, wrong, kept)) is not None:
+            return same
+        if frequencies is not None and [*wrong] == SIDES[:1]:
+            turned = describe_turned(wrong[SIDES[0]], frequencies, prompt)
+            if turned is not None:
+                return replace(turned, text=f"in the cache of layer {layer}, {turned.text}; the values are right")
+        return _of_layer(layer, wrong, prompt)
     return Description("cache-right", CACHE_RIGHT, 0.0, len(kept))
+
+
+def first_wrong(kept: Kept, right: Kept, prompt: int, noise: float = NOISE) -> int:
+    """Return the first layer with wrong keys or values; the number of layers if there is none."""
+    pairs = enumerate(zip(kept, right, strict=False))
+    return next((layer for layer, pair in pairs if _wrong(*pair, prompt, noise)), min(len(kept), len(right)))
+
+
+def _wrong(own: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], prompt: int, noise: float) -> dict[str, RowPair]:
+    """Return the wrong ones of a layer's keys and values."""
+    sides = zip(SIDES, own, right, strict=True)
+    pairs = {name: _pair(actual, expected, prompt, noise) for name, actual, expected in sides}
+    return {name: one for name, one in pairs.items() if one.actual.shape != one.expected.shape or _differs(one)}
+
+
+def _same_as(layer: int, wrong: Mapping[str, RowPair], kept: Kept) -> Description | None:
+    """Describe a layer whose wrong keys and values are those that the subject has in another layer."""
+    if any(pair.actual.shape != pair.expected.shape for pair in wrong.values()):
+        return None
+    differs = torch.stack([pair.not_equal[0] for pair in wrong.values()]).any(0)
+    for other, there in enumerate(kept):
+        sides = [(pair.actual[0], there[SIDES.index(name)].float().cpu()) for name, pair in wrong.items()]
+        if other == layer or any(own.shape != side.shape for own, side in sides):
+            continue
+        same = torch.stack([(own == side).all(-1) & own.any(-1) for own, side in sides]).all(0)
+        if same.sum() >= LEAST_SAME and same.equal(differs):
+            which = "all" if same.all() else f"{int(same.sum()):,} of"
+            text = f"layer {layer} has the {' and '.join(wrong)} of layer {other} in {which} {len(same):,} slots"
+            return Description("same-layer", f"in the cache, {text}", 1.0, int(same.sum()))
+    return None
+
+
+def _of_layer(layer: int, wrong: Mapping[str, RowPair], prompt: int) -> Description | None:
+    """Describe the first wrong layer, or say that the one before it is wrong in steps."""
+    first, *more = wrong.values()
+    actual = torch.cat([first.actual, *(one.actual for one in more)], -1)
+    expected = torch.cat([first.expected, *(one.expected for one in more)], -1)
+    whole = replace(first, actual=actual, expected=expected)
+    found = describe_tensor(whole)
+    is_how, is_place = found is not None and found.says_how, found is not None and found.explains
+    if layer and more and actual.shape == expected.shape and not is_how and not whole.not_equal[:, :prompt].any():
+        count, every = int(whole.not_equal.sum()), whole.not_equal.numel() - prompt
+        which = "all" if count == every else f"{count:,} of"
+        before = f"layer {layer - 1} computes another output: its keys and values in the cache are right, and"
+        text = f"in steps, {before} those of layer {layer} are wrong, in {which} {every:,} slots of steps"
+        return Description("steps", text, 1.0, count)
+    if found is None or not is_place:
+        return None
+    which = f"{' and '.join(wrong)} of layer {layer}{', the first that differs' * bool(layer)}"
+    return replace(found, kind="cache", text=f"in the cache, of the {which}: {found.text}")
 
 
 def rows_of(part: Tensor) -> Tensor:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from pytest_dsocr.base.words import count
+from pytest_dsocr.base.words import count, quoted
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.pair import joined
 
 LEAST = 8
 """Smallest number of steps that tokens are called drawn from."""
@@ -32,6 +33,10 @@ FAR = 50
 """Rank of a token that no sampling would choose often: the text is not made of these tokens."""
 TIE = 1e-4
 """Difference of tied logits."""
+MOST_NAMED, WIDTH = 3, 20
+"""Largest number of tokens or steps that are named; width of a quoted token."""
+PASSED_OVER, EARLY_END = "passed-over", "early-end"
+"""Kinds of descriptions that say where another token than the best was chosen, and not by which rule."""
 WARMTHS = tuple(k / 20 for k in range(2, 41))
 """Temperatures that are tried."""
 WINDOWS = (16, 32, 64, 128, 256, 512, 1024, 1 << 20)
@@ -48,6 +53,12 @@ class Choices:
     before: Sequence[int]
     """Tokens of the prompt."""
     eos: int
+    spell: Callable[[int], str] | None = None
+    """Returns a token's text."""
+
+    def named(self, token: int) -> str:
+        """Return a token's id, with its text if that is known."""
+        return f"token {token}{f' ({quoted(self.spell(token), WIDTH)})' if self.spell else ''}"
 
     @cached_property
     def best(self) -> list[int]:
@@ -89,6 +100,8 @@ def of_choices(choices: Choices, *, is_sure: bool) -> Iterator[Description]:
     if not choices.other:
         return
     yield from _of_end(choices)
+    yield from _of_early_end(choices)
+    yield from _never_chosen(choices)
     yield from _of_ngrams(choices)
     if sorted(map(choices.rank, choices.other))[len(choices.other) // 2] > FAR:
         return
@@ -105,6 +118,8 @@ def of_choices(choices: Choices, *, is_sure: bool) -> Iterator[Description]:
         warmth = min(WARMTHS, key=lambda one: abs(_expected(choices.logits, one) - len(ranks)))
         if _is_likely(choices, warmth):
             yield Description("drawn", f"{text} at a temperature of about {warmth:g}", 1.0, steps)
+    if is_sure and len(choices.other) <= MOST_NAMED:
+        yield _passed_over(choices)
 
 
 def _expected(logits: Tensor, warmth: float) -> float:
@@ -174,6 +189,55 @@ def _of_end(choices: Choices) -> Iterator[Description]:
             f"EOS was best at step {at[0] + 1:,} and not chosen; {count(more, 'token')} more follow{'s' * (more == 1)}"
         )
         yield Description("no-end", text, 1.0, len(at))
+
+
+def _of_early_end(choices: Choices) -> Iterator[Description]:
+    """Yield the rank of EOS where a text ends whose other tokens are all the best ones."""
+    last = len(choices.tokens) - 1
+    if choices.other != [last] or choices.tokens[last] != choices.eos:
+        return
+    if choices.spell and not choices.spell(choices.best[last]).strip():
+        return  # white space, which a text lacks at its end
+    below = choices.logits.amax(-1) - choices.logits[:, choices.eos]
+    text = (
+        f"EOS is chosen at step {last + 1:,}, where it is of rank {choices.rank(last):,}, {float(below[last]):.3g} "
+        f"below the best, {choices.named(choices.best[last])}"
+    )
+    nearest = float(below[:last].min()) if last else math.inf
+    if nearest > float(below[last]):
+        most = f" to {nearest:.3g}" if last else ""
+        text += f"; as if {float(below[last]):.3g}{most} were added to its logit, or more from step to step"
+    else:
+        text += f"; it was nearer at step {int(below[:last].argmin()) + 1:,}, by {nearest:.3g}, and not chosen there"
+    yield Description(EARLY_END, text, 1.0, last)
+
+
+def _never_chosen(choices: Choices) -> Iterator[Description]:
+    """Yield the tokens that are never chosen, if they were best more often than once, and all else is the best."""
+    refused = dict[int, list[int]]()
+    for step in choices.other:
+        row = choices.logits[step]
+        for token in (row > row[choices.tokens[step]] + TIE).nonzero().flatten().tolist():
+            refused.setdefault(token, []).append(step)
+    if len(refused) >= len(choices.other) or {*refused} & {*choices.tokens}:
+        return
+    tokens = joined([choices.named(one) for one in sorted(refused)])
+    text = (
+        f"at {count(len(choices.other), 'step')} of {len(choices.tokens):,}, from step {choices.other[0] + 1:,} on, "
+        f"the best token is not chosen; every token is the best one if {tokens} may never be chosen"
+    )
+    yield Description("never-chosen", text, 1.0, len(choices.other) - len(refused))
+
+
+def _passed_over(choices: Choices) -> Description:
+    """Return the few steps at which another token than the best was chosen."""
+    at = [
+        f"at step {step + 1:,} {choices.named(choices.best[step])} is best, and {choices.named(choices.tokens[step])}, "
+        f"of rank {choices.rank(step)}, is chosen"
+        for step in choices.other
+    ]
+    text = f"{'; '.join(at)}; the other {count(len(choices.tokens) - len(at), 'token')} are the best ones"
+    return Description(PASSED_OVER, text, 1.0, len(choices.tokens))
 
 
 def _penalised(choices: Choices) -> Iterator[Description]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.pair import RowPair, named, share, times
+from pytest_dsocr.describe.place import confined
 
 MOST_MATCHED = 4096
 """Number of rows above which only some are matched."""
@@ -173,6 +174,9 @@ def _orders(source: Tensor, pair: RowPair) -> Iterator[Order]:
             yield Order("shifted", _in_segments(segments, noun), source)
         if len(moved) <= 2 * MOST_SEGMENTS:
             yield Order("exchanged", _exchanged(source, moved, pair), source)
+        where = confined(pair) if len({*source[moved].tolist()}) == 1 else None
+        if where is not None:
+            yield Order("one-row", f"{where.text}; each holds the expected {noun} {int(source[moved[0]])}", source)
         shown = ", ".join(map(str, source[moved[:MOST_SEGMENTS]].tolist()))
         lengths = Counter(last - first + 1 for first, last, offset in segments if offset)
         [(length, often)] = lengths.most_common(1) or [(1, 0)]

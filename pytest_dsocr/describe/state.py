@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pytest_dsocr.base.words import count
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.pair import joined
 
 MOST_PERIOD = 4
 """Longest period of failing readings that is tried."""
@@ -59,6 +60,23 @@ def _relations(readings: Sequence[ReadingSeen], own: str, pages: Mapping[str, Pa
     for period in range(2, MOST_PERIOD + 1):
         words = f"in every {period}th reading of the process" if period > 3 else f"in each reading {at} + {period} k"
         yield words, lambda one, period=period: (one.place - at) % period == 0  # type: ignore[misc]
+
+
+def of_ends(cut: Mapping[int, int], whole: Mapping[int, int]) -> Description | None:
+    """Return that rows of a batch end where another row ended; None if they do not.
+
+    Args:
+        cut: number of tokens of each row that ends early, by the row's number.
+        whole: that of the other rows.
+    """
+    ends = {*cut.values()}
+    at = [row for row, tokens in whole.items() if {tokens} == ends]
+    if not at or any(tokens < whole[at[0]] for tokens in whole.values()):
+        return None
+    rows, others = (f"row{'s' * (len(of) > 1)} {joined([*map(str, sorted(of))])}" for of in (cut, at))
+    end, are = ("end", "are") if len(cut) > 1 else ("ends", "is")
+    where = f"{rows} {end} at step {whole[at[0]]:,}, where {others} ended, and {are} right up to there"
+    return Description("batch-ends", f"whether a batch ends with its first ended row: {where}", 1.0, len(cut))
 
 
 def of_other_page(text: str, own: str, pages: Mapping[str, PageSeen]) -> Iterator[Description]:

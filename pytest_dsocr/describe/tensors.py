@@ -54,13 +54,28 @@ def of_earlier(pair: RowPair, earlier: Tensor, page: str) -> Description | None:
     apart, size = ((pair.actual - one)[..., even].norm(dim=-1) for one in (expected, torch.zeros_like(expected)))
     same = pair.differing & (apart <= EQUAL * size)
     if not same.any():
-        return None
+        return _one_row(pair, earlier, page)
     predicted = expected.where(same[..., None], pair.expected)
     seen = replace(pair, actual=pair.actual[..., odd], expected=pair.expected[..., odd])
     found = same.any(0).nonzero().flatten().tolist()
     which = f"every {pair.noun} is that" if same.all() else f"{named(pair.noun, found)} are those"
     text = f"{which} of {page}, which was read before"
     return Description("earlier-page", text, share(seen, predicted[..., odd]), int(same.sum()))
+
+
+def _one_row(pair: RowPair, earlier: Tensor, page: str) -> Description | None:
+    """Describe rows that are all one row of another page, at any place there."""
+    rows, where = pair.actual[pair.differing], place.confined(pair)
+    if len(rows) < LEAST_ROWS or where is None:
+        return None
+    even, odd = slice(None, None, 2), slice(1, None, 2)
+    flat = earlier.flatten(0, 1)
+    source = int((flat[:, even] - rows[0, even]).norm(dim=-1).argmin())
+    predicted = pair.expected.clone()
+    predicted[pair.differing] = flat[source]
+    seen = replace(pair, actual=pair.actual[..., odd], expected=pair.expected[..., odd])
+    text = f"{where.text}; each is {pair.noun} {source % earlier.shape[1]} of {page}, which was read before"
+    return Description("earlier-page", text, share(seen, predicted[..., odd]), len(rows))
 
 
 def _relations(pair: RowPair) -> Iterator[Description | None]:

@@ -65,7 +65,9 @@ CHANGES: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "reversed": ("the characters are in the opposite order", lambda text: text[::-1]),
 }
 """Changes of a whole text without a parameter, the simplest first."""
-RULES = frozenset((*CHANGES, "as-one", "no-end", "ngrams", "tied", "penalised", "state", "other-page"))
+CHOSEN = "no-end", "early-end", "never-chosen", "ngrams", "tied", "penalised", "passed-over"
+"""Kinds of descriptions of a text by the choice of its tokens."""
+RULES = frozenset((*CHANGES, *CHOSEN, "as-one", "state", "other-page"))
 """Kinds of descriptions of a text that say by which rule it was made; others may come from any stage."""
 KINDS = {"digit": "0-9", "capital": "A-Z", "small letter": "a-z", "line break": "\n", "blank": " "}
 """Kinds of characters that may all become one."""

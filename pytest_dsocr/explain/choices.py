@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,11 +26,13 @@ def describe_choices(engine: Engine[Any], read: PageRead, *, is_sure: bool) -> l
         page = TextPage(engine, read)
         tokens = page.ids[: page.case.max_new_tokens]
         logits = torch.cat([page.state.logits, *page.known[: len(tokens) - 1]]).float().cpu()
-        if int(logits[-1].argmax()) != tokens[-1]:  # the end may be that of the server's loop, and not an EOS
-            tokens, logits = tokens[:-1], logits[:-1]
     prompt = page.clean.inputs.input_ids[0].tolist()
     ban = engine.policy.ban(prompt)
     for row, token in zip(logits, tokens, strict=True):
         row[ban.banned()] = -torch.inf
         ban.push(token)
-    return [*of_choices(Choices(tokens, logits, prompt, engine.policy.eos_id), is_sure=is_sure)][:1]
+    choices = Choices(tokens, logits, prompt, engine.policy.eos_id, lambda token: engine.tokenizer.decode([token]))
+    last = len(tokens) - 1
+    if last in choices.other and choices.other != [last]:  # the end may be that of the server's loop, and not an EOS
+        choices = replace(choices, tokens=tokens[:last], logits=logits[:last])
+    return [*of_choices(choices, is_sure=is_sure)][:1]

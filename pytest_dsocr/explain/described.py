@@ -96,7 +96,7 @@ def describe_seen(
         right, given = right_of(clean, TensorName.parse(seen.what))
         places = _places(clean, seen, right)
         found = [*_of_seam(clean, seen, expected, right, given)]
-        if not any(one.says_how for one in found):
+        if not any(one.says_how and one.kind not in OF_MANY_NUMBERS for one in found):
             found = [*_of_earlier(clean, seen, right, given, earlier or {})] or found
         return [replace(one, places=places) for one in found]
 

@@ -15,8 +15,6 @@ from torch import Tensor
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract import COMPARED, GRID
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
-from pytest_dsocr.describe.cache import NOISE, describe_cache, rows_of
-from pytest_dsocr.describe.layout import IN_FEWER_BITS
 from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import weights_bytes
@@ -31,6 +29,7 @@ from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.reproducer import write_seen
 from pytest_dsocr.explain.rows import Group
 from pytest_dsocr.explain.search import NOT, NOTHING, Search, SearchResult, distance, distance_of_first
+from pytest_dsocr.explain.stepping import describe_kept
 from pytest_dsocr.explain.texts import explain_texts
 from pytest_dsocr.explain.together import added, together
 from pytest_dsocr.models import STAGES
@@ -248,16 +247,11 @@ class ExplainingRuntime(EngineRuntime):
         found: list[dict[str, Any]] = msgspec.to_builtins(describe_choices(self.subject.engine, read, is_sure=is_sure))
         return found
 
-    def describe_cache(self, case: Case, tokens: Sequence[int], kept: Sequence[tuple[Tensor, Tensor]]) -> list[Any]:
-        """Describe a cache after the prompt and these tokens; see :mod:`pytest_dsocr.describe.cache`."""
-        clean, engine = self._clean(case), self.subject.engine
-        with torch.no_grad():
-            state = engine.pipeline.prefill_with(clean.inputs, clean.in_prompt)
-            for token in tokens:
-                engine.pipeline.decode_step(state, [token])
-        cache, noise = state.cache, NOISE if engine.model.dtype is torch.float32 else IN_FEWER_BITS
-        right = [(rows_of(cache.keys(k)), rows_of(cache.values(k))) for k in range(cache.layers)]
-        found = describe_cache(kept, right, clean.inputs.input_ids.shape[1], noise)
+    def describe_cache(
+        self, case: Case, tokens: Sequence[int], kept: Sequence[tuple[Tensor, Tensor]], attended: Mapping[int, Tensor]
+    ) -> list[Any]:
+        """Describe a cache after the prompt and these tokens; see :mod:`pytest_dsocr.explain.stepping`."""
+        found = describe_kept(self._clean(case), tokens, kept, attended)
         return [msgspec.to_builtins(found)] if found else []
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:

@@ -169,10 +169,17 @@ class Explainer:
         return self._described(report, what, "describe_choices", params)
 
     def describe_cache(
-        self, report: CaseReport, tokens: Sequence[int], kept: Sequence[tuple[Tensor, Tensor]]
+        self,
+        report: CaseReport,
+        tokens: Sequence[int],
+        kept: Sequence[tuple[Tensor, Tensor]],
+        attended: Mapping[int, Tensor],
     ) -> Description | None:
-        """Describe the subject's cache after a case's prompt and these tokens; None if that is not possible."""
-        params = {"case": pack_case(report.case), "tokens": [*tokens], "kept": [*kept]}
+        """Describe the subject's cache after a case's prompt and these tokens; None if that is not possible.
+
+        ``attended`` are its results of attention in the last steps, by layer.
+        """
+        params = {"case": pack_case(report.case), "tokens": [*tokens], "kept": [*kept], "attended": {**attended}}
         return next(iter(self._described(report, "logits", "describe_cache", params)), None)
 
     def _described(

@@ -1,7 +1,8 @@
 """Describe wrong logits of steps: the slots of the cache that differ, or else the steps that do."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from contextlib import ExitStack, suppress
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import OutOfMemoryError, Tensor
@@ -11,8 +12,11 @@ from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.tokens import logit_errors
 from pytest_dsocr.describe.cache import describe_steps, rows_of
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.models.spec import FUSION
-from pytest_dsocr.records.config import NotOfferedError, SubjectFaultError
+from pytest_dsocr.models import STAGES
+from pytest_dsocr.models.spec import FUSION, PREFILL
+from pytest_dsocr.records.block_seams import blocks_at
+from pytest_dsocr.records.config import Level, NotOfferedError, SubjectFaultError
+from pytest_dsocr.records.inside import Inside, watch_inside
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import CheckedSubject
@@ -20,6 +24,17 @@ from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import TextSubject
 
 Shown = TypeVar("Shown")
+
+
+class Kept(NamedTuple):
+    """Tensors of a subject after some steps."""
+
+    layers: list[tuple[Tensor, Tensor]]
+    """Keys and values of each layer ``[S, C]``."""
+    attended: dict[int, Tensor]
+    """Results of attention ``[T, C]``, by layer."""
+
+
 MOST_AFTER = 64
 """Number of steps after the first wrong one that fill the cache."""
 
@@ -32,8 +47,8 @@ def describe_logits(report: CaseReport, subject: TextSubject, resources: RunReso
     if not first or answer.input_tensors is None or not resources.explainer.budget_s:
         return None
     tokens = expected.token_ids[: min(first + MOST_AFTER, len(errors) - 1)]
-    kept = shown(f"the cache of {report.case.id}", lambda: _kept(report, subject, tokens))
-    of_cache = None if kept is None else resources.explainer.describe_cache(report, tokens, kept)
+    kept = shown(f"the cache of {report.case.id}", lambda: _kept(report, subject, tokens, first - 1))
+    of_cache = None if kept is None else resources.explainer.describe_cache(report, tokens, *kept)
     if of_cache is not None and of_cache.explains:
         return of_cache
     return describe_steps(errors, allowed, of_cache is not None)
@@ -51,10 +66,34 @@ def shown(what: str, ask: Callable[[], Shown]) -> Shown | None:
         return None
 
 
-def _kept(report: CaseReport, subject: TextSubject, tokens: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
-    """Return the subject's keys and values of each layer ``[S, C]``, after these tokens."""
+def _kept(report: CaseReport, subject: TextSubject, tokens: Sequence[int], first: int) -> Kept:
+    """Return the subject's cache after these tokens, and its attention in the steps from the wrong one on."""
     answer, asked = report.exchange.answer, CheckedSubject(subject)
     state, _ = asked.prefill(answer.input_tensors or {}, (answer.vision_tensors or {}).get(FUSION))
-    for token in tokens:
+    for token in tokens[:first]:
         asked.step(state, token)
-    return [(rows_of(keys).cpu(), rows_of(values).cpu()) for keys, values in KvProbe(state).layers]
+    with ExitStack() as watched:
+        calls = [watched.enter_context(watch_inside(one)) for one in _blocks(asked)]
+        for token in tokens[first:]:
+            asked.step(state, token)
+    layers = [(rows_of(keys).cpu(), rows_of(values).cpu()) for keys, values in KvProbe(state).layers]
+    results = {layer: [*map(_result, of)] for layer, of in enumerate(calls) if len(of) == len(tokens) - first}
+    whole = {layer: [one for one in of if one is not None] for layer, of in results.items()}
+    attended = {k: torch.stack(of) for k, of in whole.items() if of and len(of) == len(results[k])}
+    return Kept(layers, attended)
+
+
+def _blocks(asked: CheckedSubject) -> list[object]:
+    """Return the decoder's layers; nothing if the subject does not show them."""
+    blocks = next(stage.blocks for stage in STAGES if stage.name == PREFILL)
+    if asked.level < Level.MODULES:
+        return []
+    with suppress(AttributeError):
+        return [*blocks_at(asked.subject.module, blocks)]
+    return []
+
+
+def _result(layer: Inside) -> Tensor | None:
+    """Return the result of attention in one step; None if it is not seen."""
+    given = [layer.tensors[one.given] for one in layer.calls if one.path.rpartition(".")[2] == "o_proj"]
+    return given[0].flatten().float() if len(given) == 1 else None

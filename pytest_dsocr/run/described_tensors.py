@@ -1,14 +1,22 @@
 """Describe the first wrong tensor of a case: run the subject's broken stage once more, and measure the difference."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
+from pytest_dsocr.describe.choices import EARLY_END, PASSED_OVER
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.wiring import error_of
 from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.parts import inputs_of
 from pytest_dsocr.explain.question import BY_TEXT
 from pytest_dsocr.models import STAGES
 from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.block_seams import watch_passes
+from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.inside import Inside, watch_back, watch_front, watch_inside
 from pytest_dsocr.records.names import TensorName
@@ -21,7 +29,7 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.forced_steps import without_padding
 from pytest_dsocr.subjects.protocol import TextSubject
 
-OF_EFFECTS = ("goes-on", "edited")
+OF_EFFECTS = ("goes-on", "ends", "edited")
 """Kinds of descriptions of a text that a rule for choosing tokens may stand behind."""
 MOST_EARLIER = 2
 """Number of earlier pages that are looked for in a wrong tensor."""
@@ -35,8 +43,9 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
     is_open = not any(one.explains and one.kind not in OF_EFFECTS for one in found.values())
     if what in BY_TEXT and is_open and resources.explainer.budget_s and what not in resources.described_stages:
         resources.described_stages.add(what)
-        of_choices = resources.explainer.describe_choices(report, what)
-        found = {what: of_choices[0]} if of_choices else found
+        if again := _of_second_vision(report, subject, resources):
+            return {what: again}
+        found = _with_choices(found, what, resources.explainer.describe_choices(report, what))
     if found:
         return found
     if what == "logits" and not report.divergence.begins and what not in resources.described_stages:
@@ -45,6 +54,44 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
         return {what: of_steps} if of_steps else {}
     of_tensor = describe_case(report, subject, resources)
     return {report.divergence.first.what: of_tensor[0][1]} if of_tensor else {}
+
+
+def _of_second_vision(report: CaseReport, subject: TextSubject, resources: RunResources) -> Description | None:
+    """Return how vision differs if it is asked again for a page that it saw before; None if it does not."""
+    answer = report.exchange.answer
+    inputs, first = answer.input_tensors or {}, answer.vision_tensors or {}
+    if answer.level < Level.STAGES or not first:
+        return None
+    again = shown("vision again", lambda: CheckedSubject(subject).vision(inputs, partial=True)) or {}
+    changed = [one for one in first if one in again and not _is_near(again[one], first[one], report.limits.seam)]
+    if not changed:
+        return None
+    name = TensorName.parse(changed[0])
+    seen = Seen(changed[0], again[changed[0]].cpu(), tuple(one.cpu() for one in inputs_of(name, inputs, again)))
+    of_tensor = resources.explainer.describe(report, seen, _earlier(report, resources))
+    how = f": {of_tensor[0].text}" if of_tensor else ""
+    text = f"vision gives another {changed[0]} if it is asked again for the same page{how}"
+    return Description("state", text, 1.0, len(changed))
+
+
+def _is_near(one: Tensor, other: Tensor, limit: float) -> bool:
+    return one.shape == other.shape and error_of(one, other) <= limit
+
+
+def _earlier(report: CaseReport, resources: RunResources) -> list[Case]:
+    return [one for one in resources.read[-MOST_EARLIER:] if one != report.case and not one.is_several]
+
+
+def _with_choices(
+    found: dict[str, Description], what: str, of_choices: Sequence[Description]
+) -> dict[str, Description]:
+    """Return the description of a text with that of its tokens' choices, which is mostly the better one."""
+    own = found.get(what)
+    if not of_choices or (own and own.kind == "edited" and own.explains and of_choices[0].kind == PASSED_OVER):
+        return found
+    is_end = own is not None and own.kind == "ends" and of_choices[0].kind == EARLY_END
+    text = f"{own.text}; {of_choices[0].text}" if own and is_end else of_choices[0].text
+    return {what: replace(of_choices[0], text=text)}
 
 
 def describe_case(
@@ -72,8 +119,8 @@ def describe_tensor(
     if not _is_known(what, report):
         return ()
     seen = shown(f"{what} of {report.case.id}", lambda: _seen(what, subject, report))
-    earlier = [one for one in resources.read[-MOST_EARLIER:] if one != report.case and not one.is_several]
-    return resources.explainer.describe(report, seen._replace(alone=alone), earlier) if seen else ()
+    alone_seen = seen and seen._replace(alone=alone)
+    return resources.explainer.describe(report, alone_seen, _earlier(report, resources)) if alone_seen else ()
 
 
 def _is_known(what: str, report: CaseReport) -> bool:

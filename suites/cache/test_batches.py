@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
+from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.state import of_ends
 from pytest_dsocr.engine.places import MINI, split_model
 from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
@@ -68,19 +70,30 @@ def _together(text_ways: TextWays, cases: Sequence[Case], order: Sequence[int]) 
     )
     found = [_exchanged(*one, alone) for one in compared]
     if any(one.verdict is Verdict.WRONG for one in found):
-        return _described(text_ways, found, [cases[at] for at in order], texts)
+        return _described(text_ways, found, [cases[at] for at in order], texts, [alone[at] for at in order])
     return found
 
 
 def _described(
-    text_ways: TextWays, found: Sequence[Comparison], cases: Sequence[Case], texts: Sequence[str]
+    text_ways: TextWays, found: Sequence[Comparison], cases: Sequence[Case], texts: Sequence[str], alone: Sequence[str]
 ) -> list[Comparison]:
-    """Return the comparisons with the way to compute the batch that gives these texts, if one is known."""
+    """Return the comparisons with the rows' ends or the way to compute the batch that gives these texts, if known."""
     from pytest_dsocr.explain.batch import describe_batch
 
-    known = describe_batch(text_ways.follower().subject.engine, cases, texts)
+    known = _ends(text_ways, cases, texts, alone)
+    known = known or describe_batch(text_ways.follower().subject.engine, cases, texts)
     details = (f"check: {known.text}",) if known else ()
     return [replace(one, details=(*details, *one.details)) if one.verdict is Verdict.WRONG else one for one in found]
+
+
+def _ends(text_ways: TextWays, cases: Sequence[Case], texts: Sequence[str], alone: Sequence[str]) -> Description | None:
+    """Return that rows which are right up to their ends end with another row; None if any row is wrong otherwise."""
+    cut, whole = dict[int, int](), dict[int, int]()
+    for row, (case, text, own) in enumerate(zip(cases, texts, alone, strict=True), 1):
+        if not own.startswith(text):
+            return None
+        (whole if text == own else cut)[row] = len(text_ways.retraced(case, text).tokens)
+    return of_ends(cut, whole)
 
 
 def _exchanged(found: Comparison, text: str, own: int, alone: Sequence[str]) -> Comparison:

@@ -33,6 +33,8 @@ the fast engine and norms in float32 have up to 1.3 in logits, 0.9 in the cache'
 """
 STRIPPED = 2
 """Most tokens of white space at the ends of an output, which its text lacks."""
+LEAST_REWRITTEN = 3
+"""Smallest number of places with one edit that show a text which is written otherwise, and no other tokens."""
 NEITHER = "the engine's steps lead to neither of the two texts, so rounding may explain it"
 
 
@@ -155,10 +157,24 @@ class TextWays:
         is_stopped = len(self.tokenizer.encode(text)) + STRIPPED >= case.max_new_tokens
         compared, retraced = compare_text(text, expected, 0.0, is_stopped=is_stopped), self.retraced(case, text)
         verdict = Verdict.TIE_FLIP if retraced.is_whole else Verdict.WRONG
-        measured = f"{compared.measured}; {retraced.words}"
+        measured = f"{compared.measured}; {self._led(retraced, text, expected)}"
         if verdict is Verdict.WRONG and not self._can_judge(case, expected):
             verdict, measured = Verdict.DRIFT, f"{compared.measured}; {NEITHER}"
         return replace(compared, what=what, verdict=verdict, measured=measured, details=(why, *compared.details))
+
+    def _led(self, retraced: Retraced, text: str, expected: str) -> str:
+        """Return how far steps lead along a text, or the rewriting by which it differs if that shows in its tokens."""
+        from pytest_dsocr.contract.markup import clean_output
+        from pytest_dsocr.describe.simplest import simplest
+        from pytest_dsocr.describe.texts import CHANGES, of_texts
+
+        if retraced.is_whole:
+            return retraced.words
+        if expected.startswith(text) and clean_output(self.tokenizer.decode(retraced.tokens)) == text:
+            return f"the subject's own steps lead to it, and go on after step {len(retraced.tokens)}"
+        relation = simplest(of_texts(text, expected))
+        is_rewriting = relation and (relation.kind in CHANGES or relation.cases >= LEAST_REWRITTEN)
+        return relation.text if relation and relation.explains and is_rewriting else retraced.words
 
     @property
     def _has_steps(self) -> bool:

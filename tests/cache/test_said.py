@@ -59,3 +59,21 @@ def test_a_text_that_the_test_stops_is_not_reported_as_cut(tiny: Engine[Any], tm
     for limit, is_cut in ((used, False), (used + 10, True)):
         found = ways.compare("text", replace(case, max_new_tokens=limit), text, whole, "why")
         assert (Symptom.TRUNCATION in found.signs, "truncation" in found.measured) == (is_cut, is_cut)
+
+
+class LeadsOn(TextWays):
+    """Texts along which steps lead for some tokens."""
+
+    def retraced(self, case: Case, text: str) -> Retraced:
+        """Return that the steps go on after the tokens of the text."""
+        return Retraced((*self.tokenizer.encode(text),), (), is_whole=False)
+
+
+def test_a_text_with_right_tokens_is_not_reported_as_other_tokens(tiny: Engine[Any], tmp_path: Path) -> None:
+    ways = LeadsOn(**vars(text_ways(EngineSubject(tiny), tiny.tokenizer)))
+    case = make_case(write_page("tiny", tmp_path), "free", "tiny", 99, family=DEEPSEEK_OCR)
+    whole = "boxes of [1, 2, 3, 4] and more"
+    used = len(tiny.tokenizer.encode(whole[:8]))
+    assert f"go on after step {used}" in ways.compare("text", case, whole[:8], whole, "why").measured
+    assert "left out at " in ways.compare("text", case, whole.replace(", ", ","), whole, "why").measured
+    assert "no token that ties" in ways.compare("text", case, whole.replace("boxes", "foxes"), whole, "why").measured

@@ -1,6 +1,6 @@
 """Slots of a real cache that are changed are found in the first layer that differs; steps are found by their number."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.describe.cache import describe_cache, describe_steps, rows_of
+from pytest_dsocr.explain.mistake import model_of
 from tests.describe.real import clean, engine, random
 
 Kept = list[tuple[Tensor, Tensor]]
@@ -41,7 +42,7 @@ def put(rows: Tensor, which: slice, values: Tensor | float = 0.0) -> Tensor:
     return rows
 
 
-FOUND: Mapping[str, tuple[Callable[[], Kept], str]] = {
+FOUND: dict[str, tuple[Callable[[], Kept], str]] = {
     "every 16th": (
         lambda: changed(lambda x: put(x, slice(15, None, 16))),
         "keys and values of layer 0: slots 15, 31 and so on, every 16th",
@@ -59,17 +60,59 @@ FOUND: Mapping[str, tuple[Callable[[], Kept], str]] = {
 }
 
 
+def of_layer(layer: int, other: int) -> Kept:
+    """Return the cache in which a layer has the content of another one."""
+    kept = [*right()]
+    kept[layer] = kept[other]
+    return kept
+
+
+def turned(by: int, first: int) -> Kept:
+    """Return the cache whose keys are rotated for other positions from a slot on."""
+    angles = torch.cat([by * frequencies()] * 2)
+
+    def turn(rows: Tensor) -> Tensor:
+        x = rows[first:].unflatten(1, (-1, len(angles)))
+        one, other = x.chunk(2, -1)
+        made = x * angles.cos() + torch.cat([-other, one], -1) * angles.sin()
+        return put(rows, slice(first, None), made.flatten(1))
+
+    return changed(turn, slice(0, 1), keys_alone=True)
+
+
+def frequencies() -> Tensor:
+    """Return the frequencies of the rotation."""
+    return model_of(engine()).model.inv_freq
+
+
+FOUND |= {
+    "another layer's": (
+        lambda: of_layer(2, 3),
+        f"layer 2 has the keys and values of layer 3 in all {prompt() + 2} slots",
+    ),
+    "lower positions": (
+        lambda: turned(-256, prompt()),
+        f"layer 0, from slot {prompt()} (new token 1) on, the keys are rotated for positions 256 lower than their own",
+    ),
+    "the layer before": (
+        lambda: changed(lambda x: put(x, slice(prompt(), None), random(2, x.shape[1])), slice(2, None)),
+        "in steps, layer 1 computes another output: its keys and values in the cache are right, and those of layer 2",
+    ),
+}
+
+
 @pytest.mark.parametrize("name", FOUND)
 def test_the_slots_that_differ_are_found(name: str) -> None:
     kept, words = FOUND[name]
-    found = describe_cache(kept(), right(), prompt())
+    found = describe_cache(kept(), right(), prompt(), frequencies=frequencies())
     assert found is not None
     assert found.explains, found.text
     assert words in found.text
 
 
 def test_nothing_is_said_of_keys_that_are_kept_otherwise() -> None:
-    assert describe_cache(changed(lambda x: x + random(*x.shape)), right(), prompt()) is None
+    other = changed(lambda x: x + random(*x.shape), keys_alone=True)
+    assert describe_cache(other, right(), prompt(), frequencies=frequencies()) is None
     found = describe_cache(right(), right(), prompt())
     assert found is not None
     assert not found.explains

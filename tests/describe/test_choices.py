@@ -100,6 +100,50 @@ def test_an_end_that_was_not_chosen_is_told_of() -> None:
     assert found.text == "EOS was best at step 81 and not chosen; 4 tokens more follow"
 
 
+def without(refused: list[int]) -> list[int]:
+    """Return the best tokens besides some."""
+    return LOGITS.index_fill(1, torch.tensor(refused), -torch.inf).argmax(-1).tolist()
+
+
+def test_tokens_that_are_never_chosen_are_named() -> None:
+    best = LOGITS.argmax(-1).tolist()
+    refused = [max({*best}, key=best.count), 13]
+    found = first(without(refused), is_sure=False)
+    assert found is not None
+    assert (found.kind, found.cases) == ("never-chosen", sum(one in refused for one in best) - 2)
+    assert f"if token {min(refused)} and token {max(refused)} may never be chosen" in found.text
+    tokens = without(refused)
+    tokens[best.index(refused[0])] = refused[0]
+    assert getattr(first(tokens, is_sure=False), "kind", "") != "never-chosen", "it is chosen once"
+
+
+def test_an_early_end_has_the_rank_of_eos() -> None:
+    logits = LOGITS.clone()
+    logits[:, EOS] = logits.topk(9).values[:, -1] - 0.001  # the 9th token of each step
+    tokens = [*logits[:80].argmax(-1).tolist(), EOS]
+    found = first(tokens, logits, is_sure=False)
+    assert found is not None
+    assert found.kind == "early-end"
+    assert "EOS is chosen at step 81, where it is of rank 10, " in found.text
+    assert "it was nearer at step " in found.text
+    logits[:80, EOS] -= 9
+    favoured = first(tokens, logits, is_sure=False)
+    assert favoured is not None
+    low, high = favoured.text.partition("as if ")[2].split()[:3:2]
+    assert float(low) < float(high)
+    tokens[40] = (tokens[40] + 1) % 50
+    assert getattr(first(tokens, logits, is_sure=False), "kind", "") != "early-end"
+
+
+def test_few_tokens_that_are_not_the_best_are_named_if_the_logits_are_right() -> None:
+    tokens = LOGITS.argmax(-1).tolist()
+    best, tokens[60] = tokens[60], int(LOGITS[60].topk(3).indices[2])
+    found = first(tokens)
+    assert found is not None
+    assert found.text.startswith(f"at step 61 token {best} is best, and token {tokens[60]}, of rank 3, is chosen")
+    assert first(tokens, is_sure=False) is None
+
+
 def test_a_text_that_goes_on_is_followed_by_the_explaining_engine() -> None:
     case = make_case(PAGE, "free", "tiny", family=DEEPSEEK_OCR)
     packed = pack_case(case)

@@ -229,6 +229,11 @@ def test_rows_of_the_page_before_are_found() -> None:
     assert (found.explains, found.cases) == (True, 48)
     assert found.text == "tokens 0 to 47 are those of the page, which was read before"
     assert of_earlier(replace(pair, actual=pair.actual + 1), earlier, "the page") is None
+    for where, words in ((earlier, "is token 1 of the page, which was read before"), (pair.expected, "holds the exp")):
+        ends = replace(pair, actual=put(pair.expected.clone(), slice(3, None, 4), where[0, 1]))
+        one = of_earlier(ends, earlier, "the page") if where is earlier else describe_tensor(ends)
+        assert one is not None
+        assert (one.explains, f"every 4th, from 3 on; each {words}" in one.text) == (True, True), one.text
 
 
 def test_only_is_said_if_all_other_rows_are_equal() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, strategies
 
 from pytest_dsocr.describe.boxes import of_boxes
 from pytest_dsocr.describe.simplest import simplest
-from pytest_dsocr.describe.state import PageSeen, ReadingSeen, of_other_page, of_readings
+from pytest_dsocr.describe.state import PageSeen, ReadingSeen, of_ends, of_other_page, of_readings
 from pytest_dsocr.describe.texts import CHANGES, of_texts
 
 LINES = [f"Line {k}: <b>R&D</b> costs 1{k}% of “{k * 37 % 91}”, see C:\\x{k}" for k in range(12)]
@@ -132,3 +132,12 @@ def test_any_boxes_are_described_without_an_error(actual: Labelled, expected: La
     found = simplest(of_boxes(actual, expected))
     assert found is not None
     assert 0 <= found.share <= 1
+
+
+def test_rows_of_a_batch_that_end_with_another_row_are_named() -> None:
+    found = of_ends({2: 15, 3: 15}, {1: 15, 4: 15})
+    assert found is not None
+    assert "rows 2 and 3 end at step 15, where rows 1 and 4 ended, and are right up to there" in found.text
+    assert of_ends({2: 15, 3: 16}, {1: 15}) is None
+    assert of_ends({2: 15}, {1: 15, 3: 12}) is None, "row 3 ended before"
+    assert of_ends({}, {1: 15}) is None
