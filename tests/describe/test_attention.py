@@ -1,6 +1,7 @@
 """Mistakes planted in blocks of the embedded model: the part that differs is found, and no other is named."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pytest_dsocr.describe.block import Variant
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.heads import of_heads
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.described import Seen, _of_part, describe_seen
 from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of
@@ -354,3 +357,14 @@ OTHER: Mapping[str, tuple[str, Planted]] = {
 def test_no_part_is_named_for_another_mistake(name: str) -> None:
     found = described(*OTHER[name])
     assert (found.kind, found.explains) == ("anatomy", False), found.text
+
+
+def test_numbers_that_are_all_but_right_are_not_named() -> None:
+    parts, right = random(2, 8, 16), torch.ones(2)
+
+    def compute(how: Variant) -> Tensor:
+        factors = right if how.head_factors is None else how.head_factors
+        return torch.einsum("n,nrc->rc", factors, parts)
+
+    actual = compute(replace(Variant(), head_factors=right + 1e-5))
+    assert [*of_heads(compute, actual, 2, is_decoder=False)] == []
