@@ -132,6 +132,45 @@ def without_last_row(layer: Any, engine: Engine[Any], changes: Changes) -> None:
     changes.around(layer.mlp.gate, routed)
 
 
+def shared_by_weights(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    gate = layer.mlp.gate
+    changes.around(layer.mlp.shared_experts, lambda run, x: run(x) * gate(x.flatten(0, -2))[1].sum(1)[:, None])
+
+
+def routed_by(change: Callable[[Tensor], Tensor]) -> Planted:
+    """Return a mistake that chooses experts by other scores than those that weight them."""
+
+    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+        def routed(x: Tensor) -> tuple[Tensor, Tensor]:
+            scores = F.linear(x.float(), layer.mlp.gate.weight.float()).softmax(-1)
+            chosen = change(scores).topk(2).indices
+            return chosen, scores.gather(1, chosen)
+
+        changes.forward(layer.mlp.gate, routed)
+
+    return plant
+
+
+def two_of_four_groups(scores: Tensor) -> Tensor:
+    parts = scores.unflatten(1, (4, 2))
+    sums = parts.sum(-1)
+    kept: Tensor = parts * (sums >= sums.topk(2).values[:, -1:])[..., None]
+    return kept.flatten(1)
+
+
+def without_best(scores: Tensor) -> Tensor:
+    return scores.where(scores < scores.amax(1, keepdim=True), torch.zeros(()))
+
+
+def without_second(scores: Tensor) -> Tensor:
+    second = scores.topk(2).values[:, 1:]
+    return scores.where(scores != second, torch.zeros(()))
+
+
+def without_third(scores: Tensor) -> Tensor:
+    return scores.where(torch.arange(scores.shape[1]) != 2, torch.zeros(()))
+
+
 def in_int8(layer: Any, engine: Engine[Any], changes: Changes) -> None:
     for one in layer.parameters():
         if one.ndim > 1:
@@ -287,6 +326,21 @@ FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
         "joined channel by channel, not head by head",
     ),
     "split": ("clip.page/1", split_by_channel, "heads", "split by part, then by channel, then by head"),
+    "shared by weights": (
+        "prefill/3",
+        shared_by_weights,
+        "experts",
+        "the shared experts' output is multiplied by the sum of the token's weights",
+    ),
+    "groups": (
+        "prefill/3",
+        routed_by(two_of_four_groups),
+        "experts",
+        "tokens have other experts: they are chosen inside the best 2 of 4 groups of 2 experts, by the two best scores",
+    ),
+    "ranks": ("prefill/3", routed_by(without_best), "experts", "experts: they are those of the ranks 2 and 3"),
+    "never": ("prefill/3", routed_by(without_third), "experts", "tokens have other experts: expert 2 is never chosen"),
+    "odd ranks": ("prefill/3", routed_by(without_second), "experts", "other experts, of the ranks 1 and 3 by score"),
     "weights": ("prefill/3", normalised_weights, "experts", "divided by their sum"),
     "shared": (
         "prefill/3",
