@@ -68,7 +68,6 @@ def cores(*, is_causal: bool) -> Iterator[tuple[str, AttentionCore]]:
         yield "each position sees itself and those before it", partial(attended, hidden=lambda q, k: k > q)
         yield "each position sees itself and those after it", partial(attended, hidden=lambda q, k: k < q)
         yield "the first position is hidden from the others", partial(attended, hidden=lambda q, k: (k == 0) & (q > 0))
-        yield "the last position is hidden", partial(attended, hidden=lambda q, k: k == k.max())
     for order in permutations(range(3)):
         if order != (0, 1, 2):
             words = ", ".join(NAMES[one] for one in order)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.pair import RowPair, halves, named, share, simplest
+from pytest_dsocr.describe.routing import of_routing
 from pytest_dsocr.describe.weights import of_weights
 from pytest_dsocr.layers.experts import MixtureOfExperts
 
@@ -52,6 +54,11 @@ class Mixed:
         out: Tensor = self.experts.shared_experts(self.tokens)
         return out
 
+    @cached_property
+    def scores(self) -> Tensor:
+        """Score of every expert for each token ``[T, E]``."""
+        return F.linear(self.tokens.float(), self.experts.gate.weight.float()).softmax(-1)
+
     def output_of(self, expert: int, tokens: Tensor) -> Tensor:
         """Return an expert's output for some tokens."""
         out: Tensor = self.experts.experts[expert](self.tokens[tokens])
@@ -60,7 +67,9 @@ class Mixed:
 
 def describe_experts(mixed: Mixed) -> Description | None:
     """Return the experts that differ or the sum of outputs that was returned; None if neither explains it."""
-    return simplest((*_of_sums(mixed), *_of_counts(mixed), *_of_few(mixed), *of_weights(mixed)))
+    few = [*_of_few(mixed)]
+    of_choice = chain(of_weights(mixed), of_routing(mixed))
+    return simplest(chain(_of_sums(mixed), _of_counts(mixed), few[:-1], of_choice, few[-1:]))
 
 
 def _of_sums(mixed: Mixed) -> Iterator[Description]:
@@ -79,9 +88,14 @@ def _of_sums(mixed: Mixed) -> Iterator[Description]:
     predicted = mixed.before.float().cpu() + of_shared * shared + of_routed * routed
     yield Description("experts", text, share(pair, predicted[None], test), int(test.sum()))
     weights = mixed.routed[1].sum(1, keepdim=True).float().cpu()
-    predicted = mixed.before.float().cpu() + shared + routed / weights
-    text = "the weights of each token's experts are divided by their sum"
-    yield Description("experts", text, share(pair, predicted[None]), len(own))
+    one = torch.ones_like(weights)
+    for text, for_shared, for_routed in (
+        ("the weights of each token's experts are divided by their sum", one, 1 / weights),
+        ("the shared experts' output is multiplied by the sum of the token's weights", weights, one),
+        ("all experts' outputs are multiplied by the sum of the token's weights", weights, weights),
+    ):
+        predicted = mixed.before.float().cpu() + for_shared * shared + for_routed * routed
+        yield Description("experts", text, share(pair, predicted[None]), len(own))
 
 
 def _of_counts(mixed: Mixed) -> Iterator[Description]:
@@ -92,7 +106,7 @@ def _of_counts(mixed: Mixed) -> Iterator[Description]:
         return
     gate = mixed.experts.gate
     right = gate.experts_per_token
-    scores = F.linear(mixed.tokens.float(), gate.weight.float()).softmax(-1)
+    scores = mixed.scores
     for count in range(1, min(2 * right, scores.shape[1]) + 1):
         if count == right:
             continue
@@ -110,7 +124,7 @@ def _of_counts(mixed: Mixed) -> Iterator[Description]:
 
 
 def _of_few(mixed: Mixed) -> Iterator[Description]:
-    """Yield the experts at whose tokens alone the output differs, with other experts that give their outputs."""
+    """Yield other experts that give the outputs of some, and last the experts at whose tokens alone it differs."""
     chosen, weights = (one.cpu() for one in mixed.routed)
     differs = mixed.pair.differing[0]
     count = len(mixed.experts.experts)

@@ -56,7 +56,7 @@ def of_heads(compute: Computed, actual: Tensor, heads: int, *, is_decoder: bool)
     """
     for one in PER_HEAD:
         if one.of_decoder <= is_decoder and (found := _fitted(one, compute, actual, heads)) is not None:
-            yield _variant(one, found)
+            yield from _variants(one, found)
 
 
 def _fitted(one: PerHead, compute: Computed, actual: Tensor, heads: int) -> Tensor | None:
@@ -83,10 +83,11 @@ def _fitted(one: PerHead, compute: Computed, actual: Tensor, heads: int) -> Tens
     return None if numbers.eq(one.right).all() else numbers.float()
 
 
-def _variant(one: PerHead, numbers: Tensor) -> Variant:
-    """Return the variant with its words; heads with nearly the right number get that."""
+def _variants(one: PerHead, numbers: Tensor) -> Iterator[Variant]:
+    """Yield the variant with its words; heads with nearly the right number get that, and if all do, there is none."""
     is_other = (numbers - one.right).abs() > EQUAL * (numbers - one.right).abs().max().clamp_min(SMALL)
-    found = is_other.nonzero().flatten().tolist()
+    if not (found := is_other.nonzero().flatten().tolist()):
+        return
     values = numbers[is_other]
     low, high = float(values.min()), float(values.max())
     shown = f"{low:.3g} to {high:.3g}"
@@ -96,5 +97,4 @@ def _variant(one: PerHead, numbers: Tensor) -> Variant:
         shown = joined([f"{value:.3g}" for value in values.tolist()])
     heads = f"{named('head', found)} of {len(numbers)}" if len(found) < len(numbers) else "each head"
     text = one.words.format(heads, shown)
-    how: Variant = replace(Variant("heads", text), **{one.field: numbers.where(is_other, torch.tensor(one.right))})  # type: ignore[arg-type]
-    return how
+    yield replace(Variant("heads", text), **{one.field: numbers.where(is_other, torch.tensor(one.right))})  # type: ignore[arg-type]

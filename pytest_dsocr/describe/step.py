@@ -264,6 +264,10 @@ def _of_engine(step: InnerStep, engine: StepEngine, pair: RowPair, limit: float)
         text = f"{step.wrong}: {words}"
         yield Description(INSIDE, text, _share(pair, made.float().cpu(), step, engine), int(pair.differing.sum()))
     if (positions := engine.added(step)) is not None:
+        own = step.actual - (step.expected - positions)
+        moved = describe_tensor(pair_of(own, positions, channels_last=engine.channels_last))
+        if moved is not None:
+            yield replace(moved, text=f"wrong: of the positions that are added, {moved.text}")
         bare = pair_of(step.actual - positions, step.expected - positions, channels_last=engine.channels_last)
         if (found := describe_tensor(bare)) is not None:
             yield replace(found, text=f"wrong; without the positions that are added, {found.text}")

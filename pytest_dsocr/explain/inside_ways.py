@@ -13,16 +13,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pytest_dsocr.describe.by_head import OwnHeads, other_angles, other_heads
 from pytest_dsocr.describe.core import AttentionCore, BiasOf, attended, cores
 from pytest_dsocr.describe.description import ENOUGH
 from pytest_dsocr.describe.functions import FORMATS, rounded
+from pytest_dsocr.describe.keys import hidden_keys
 from pytest_dsocr.describe.layout import pair_of
 from pytest_dsocr.describe.pair import share
 from pytest_dsocr.describe.step import EngineCall, InnerStep
 from pytest_dsocr.describe.tables import CHANGES, lines, squares
 from pytest_dsocr.explain.catalogue.resampling import cubic, resampled
-from pytest_dsocr.explain.mistake import Changes, tables_of
+from pytest_dsocr.explain.mistake import Changes, model_of, tables_of
 from pytest_dsocr.layers.attention import repeat_heads
+from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.layers.sam import SamAttention, SamBlock, join_windows, resize_grid, split_windows
 
 if TYPE_CHECKING:
@@ -122,20 +125,43 @@ def ways_to_attend(engine: InnerEngine, step: InnerStep, call: EngineCall) -> Wa
     at = int((own - right).flatten(1).norm(dim=1).argmax())
     size = math.isqrt(q.shape[2])
 
+    def bias_of(q: Tensor) -> Tensor | None:
+        return attention.position_bias(q, size, size) if isinstance(attention, SamAttention) else bias
+
+    added = bias_of(q[at : at + 1])
+    heads = OwnHeads.of(q[at], k[at], v[at], None if added is None else added[0], own[at], right[at])
+
     def run(core: AttentionCore, row: int) -> Tensor:
         x, y, z = (one[row : row + 1] for one in (q, k, v))
-        if isinstance(attention, SamAttention):
-            return core(x, y, z, lambda q: attention.position_bias(q, size, size))
-        return core(x, y, z, lambda _: bias)
+        made = core(x, y, z, bias_of).float().cpu()
+        others = torch.ones(q.shape[1], dtype=torch.bool)
+        others[heads.wrong] = False
+        return torch.where(others[:, None, None], right[row], made)
 
     ways = cores(is_causal=hasattr(attention, "attend"))
     of_tables = _relative(attention, size) if isinstance(attention, SamAttention) else iter(())
-    for words, core in chain(of_tables, ways):
+    of_keys = ((words, partial(attended, hidden=hidden)) for words, hidden in hidden_keys(heads))
+    every: Iterator[tuple[str, AttentionCore]] = chain(
+        of_tables, ways, of_keys, other_heads(heads), _of_angles(engine, heads)
+    )
+    where = f"in {heads.words}, " * bool(heads.words)
+    for words, core in every:
         with suppress(RuntimeError):  # heads of other sizes
             pair = pair_of(*(one[at].flatten(0, 1) for one in (own, right)), channels_last=True)
-            if share(pair, run(core, at)[0].flatten(0, 1).float().cpu()[None]) >= ENOUGH:
+            if share(pair, run(core, at)[0].flatten(0, 1)[None]) >= ENOUGH:
                 rows = [run(core, row) for row in range(len(q))]
-                yield words, torch.cat(rows).transpose(1, 2).reshape(step.expected.shape)
+                yield f"{where}{words}", torch.cat(rows).transpose(1, 2).reshape(step.expected.shape)
+
+
+def _of_angles(engine: InnerEngine, heads: OwnHeads) -> Iterator[tuple[str, AttentionCore]]:
+    """Yield attention with other rotary positions, if the block has any."""
+    rope = next(iter(model_of(engine.clean.engine).block_arguments(engine.name.stage, engine.given)), None)
+    if isinstance(rope, Rope):
+        yield from other_angles(heads, partial(_turned, rope.inverse_frequencies))
+
+
+def _turned(frequencies: Tensor, x_NPD: Tensor, positions: Tensor) -> Tensor:
+    return Rope(frequencies.to(x_NPD.device), positions[None], x_NPD.dtype).rotate(x_NPD[None])[0]
 
 
 def _heads(tensor: Tensor, q_BNPD: Tensor) -> Tensor:

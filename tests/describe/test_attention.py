@@ -1,6 +1,7 @@
 """Mistakes planted in blocks of the embedded model: the part that differs is found, and no other is named."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pytest_dsocr.describe.block import Variant
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.heads import of_heads
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.described import Seen, _of_part, describe_seen
 from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of
@@ -127,6 +130,45 @@ def without_last_row(layer: Any, engine: Engine[Any], changes: Changes) -> None:
         return chosen, weights * ~(of & (of.any(1, keepdim=True).cumsum(0) == of.any(1).sum()))
 
     changes.around(layer.mlp.gate, routed)
+
+
+def shared_by_weights(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    gate = layer.mlp.gate
+    changes.around(layer.mlp.shared_experts, lambda run, x: run(x) * gate(x.flatten(0, -2))[1].sum(1)[:, None])
+
+
+def routed_by(change: Callable[[Tensor], Tensor]) -> Planted:
+    """Return a mistake that chooses experts by other scores than those that weight them."""
+
+    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+        def routed(x: Tensor) -> tuple[Tensor, Tensor]:
+            scores = F.linear(x.float(), layer.mlp.gate.weight.float()).softmax(-1)
+            chosen = change(scores).topk(2).indices
+            return chosen, scores.gather(1, chosen)
+
+        changes.forward(layer.mlp.gate, routed)
+
+    return plant
+
+
+def two_of_four_groups(scores: Tensor) -> Tensor:
+    parts = scores.unflatten(1, (4, 2))
+    sums = parts.sum(-1)
+    kept: Tensor = parts * (sums >= sums.topk(2).values[:, -1:])[..., None]
+    return kept.flatten(1)
+
+
+def without_best(scores: Tensor) -> Tensor:
+    return scores.where(scores < scores.amax(1, keepdim=True), torch.zeros(()))
+
+
+def without_second(scores: Tensor) -> Tensor:
+    second = scores.topk(2).values[:, 1:]
+    return scores.where(scores != second, torch.zeros(()))
+
+
+def without_third(scores: Tensor) -> Tensor:
+    return scores.where(torch.arange(scores.shape[1]) != 2, torch.zeros(()))
 
 
 def in_int8(layer: Any, engine: Engine[Any], changes: Changes) -> None:
@@ -284,6 +326,21 @@ FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
         "joined channel by channel, not head by head",
     ),
     "split": ("clip.page/1", split_by_channel, "heads", "split by part, then by channel, then by head"),
+    "shared by weights": (
+        "prefill/3",
+        shared_by_weights,
+        "experts",
+        "the shared experts' output is multiplied by the sum of the token's weights",
+    ),
+    "groups": (
+        "prefill/3",
+        routed_by(two_of_four_groups),
+        "experts",
+        "tokens have other experts: they are chosen inside the best 2 of 4 groups of 2 experts, by the two best scores",
+    ),
+    "ranks": ("prefill/3", routed_by(without_best), "experts", "experts: they are those of the ranks 2 and 3"),
+    "never": ("prefill/3", routed_by(without_third), "experts", "tokens have other experts: expert 2 is never chosen"),
+    "odd ranks": ("prefill/3", routed_by(without_second), "experts", "other experts, of the ranks 1 and 3 by score"),
     "weights": ("prefill/3", normalised_weights, "experts", "divided by their sum"),
     "shared": (
         "prefill/3",
@@ -354,3 +411,14 @@ OTHER: Mapping[str, tuple[str, Planted]] = {
 def test_no_part_is_named_for_another_mistake(name: str) -> None:
     found = described(*OTHER[name])
     assert (found.kind, found.explains) == ("anatomy", False), found.text
+
+
+def test_numbers_that_are_all_but_right_are_not_named() -> None:
+    parts, right = random(2, 8, 16), torch.ones(2)
+
+    def compute(how: Variant) -> Tensor:
+        factors = right if how.head_factors is None else how.head_factors
+        return torch.einsum("n,nrc->rc", factors, parts)
+
+    actual = compute(replace(Variant(), head_factors=right + 1e-5))
+    assert [*of_heads(compute, actual, 2, is_decoder=False)] == []
