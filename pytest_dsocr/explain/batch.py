@@ -1,4 +1,4 @@
-"""Ways in which the rows of a batch depend on one another, found by computing their texts."""
+"""The way in which the rows of a batch see one another's padding, told from their texts by computing it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.base.words import count
 from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.pair import named
@@ -36,8 +35,6 @@ def describe_batch(engine: Engine[Any], cases: Sequence[Case], texts: Sequence[s
         with Changes() as changes, torch.no_grad():
             put(engine, changes)
             made = _read(engine, cases)
-        if not words and (ended := _ended_together(engine, made, own)):
-            return ended
         if [one.text for one in made] != own:
             continue
         if not words:
@@ -46,19 +43,6 @@ def describe_batch(engine: Engine[Any], cases: Sequence[Case], texts: Sequence[s
         rows = named("row", [row for row, size in enumerate(sizes) if size < max(sizes)])
         text = f"with attention to {words} in the shorter {rows} of {len(sizes)}, the engine reads the same texts"
         return Description("batch", text, 1.0, len(texts))
-    return None
-
-
-def _ended_together(engine: Engine[Any], right: Sequence[PageResult], own: Sequence[str]) -> Description | None:
-    """Return the description of a batch that ends with its first ended row, with or without the step of its EOS."""
-    lengths = [len(one.token_ids) for one in right]
-    for least in (min(lengths), min(lengths) - 1):
-        cut = [clean_output(engine.tokenizer.decode(one.token_ids[:least])) for one in right]
-        if cut == [*own] != [one.text for one in right]:
-            row = lengths.index(min(lengths)) + 1
-            ends = f"all {len(own)} end after {count(least, 'token')}, as row {row} does by itself"
-            text = f"that no row ends with another: {ends}"
-            return Description("batch", text, 1.0, len(own))
     return None
 
 
