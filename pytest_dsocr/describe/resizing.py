@@ -112,7 +112,9 @@ def resized(actual: Tensor, expected: Tensor, source: Source) -> Description | N
     if limits:
         _, nearest, _ = min(limits, key=lambda one: one[0])
         found += [(apart, way) for apart, _, way in limits]
-        found += [(left(way), way) for name in FILTERS[1:] for way in [_shrunk(source, nearest, name)]]
+        sides = dict.fromkeys((nearest, source.preset.view_size))  # a bicubic page of another size may come nearer
+        ways = [_shrunk(source, side, name) for side in sides for name in FILTERS[1:]]
+        found += [(left(way), way) for way in ways]
     if not found:
         return None
     apart, way = min(found, key=lambda one: one[0])
