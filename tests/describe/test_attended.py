@@ -1,4 +1,4 @@
-"""Attention with hidden keys or another sum is told from its results in steps."""
+"""Hidden keys and other sums of attention in steps are told from its results."""
 
 from collections.abc import Callable, Mapping
 
