@@ -1,4 +1,4 @@
-"""Hidden keys and other sums of attention in steps are told from its results."""
+"""Results of attention in steps show hidden keys and other sums."""
 
 from collections.abc import Callable, Mapping
 
