@@ -60,7 +60,7 @@ class StepAttention(NamedTuple):
         return max(0.0, 1 - float((self.own - made).norm() / before))
 
 
-Relation = Callable[[StepAttention], Tensor]
+OtherAttention = Callable[[StepAttention], Tensor]
 
 
 def describe_attended(steps: Sequence[StepAttention]) -> Description | None:
@@ -78,7 +78,7 @@ def describe_attended(steps: Sequence[StepAttention]) -> Description | None:
     return None
 
 
-def _relations(last: StepAttention) -> Iterator[tuple[str, Relation]]:
+def _relations(last: StepAttention) -> Iterator[tuple[str, OtherAttention]]:
     """Yield relations that explain the last step, in words."""
     every = last.keys.shape[1]
     if (hidden := _hidden(last)) is not None:

@@ -17,7 +17,7 @@ from pytest_dsocr.describe.place import confined
 from pytest_dsocr.describe.tensors import describe_tensor
 from pytest_dsocr.describe.turned import describe_turned
 
-Kept = Sequence[tuple[Tensor, Tensor]]
+KeptLayers = Sequence[tuple[Tensor, Tensor]]
 """Keys and values of each layer, ``[S, C]``."""
 NOISE = 1e-4
 """Relative error of a slot that is mere rounding in float32: keys of later layers add up that of earlier ones."""
@@ -29,7 +29,7 @@ CACHE_RIGHT = "the cache has the right keys and values"
 
 
 def describe_cache(
-    kept: Kept, right: Kept, prompt: int, noise: float = NOISE, frequencies: Tensor | None = None
+    kept: KeptLayers, right: KeptLayers, prompt: int, noise: float = NOISE, frequencies: Tensor | None = None
 ) -> Description | None:
     """Return how the first wrong layer of a cache differs; None if nothing describes it, as for other heads.
 
@@ -52,7 +52,7 @@ def describe_cache(
     return Description("cache-right", CACHE_RIGHT, 0.0, len(kept))
 
 
-def first_wrong(kept: Kept, right: Kept, prompt: int, noise: float = NOISE) -> int:
+def first_wrong(kept: KeptLayers, right: KeptLayers, prompt: int, noise: float = NOISE) -> int:
     """Return the first layer with wrong keys or values; the number of layers if there is none."""
     pairs = enumerate(zip(kept, right, strict=False))
     return next((layer for layer, pair in pairs if _wrong(*pair, prompt, noise)), min(len(kept), len(right)))
@@ -65,7 +65,7 @@ def _wrong(own: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], prompt: int
     return {name: one for name, one in pairs.items() if one.actual.shape != one.expected.shape or _differs(one)}
 
 
-def _same_as(layer: int, wrong: Mapping[str, RowPair], kept: Kept) -> Description | None:
+def _same_as(layer: int, wrong: Mapping[str, RowPair], kept: KeptLayers) -> Description | None:
     """Describe a layer whose wrong keys and values are those that the subject has in another layer."""
     if any(pair.actual.shape != pair.expected.shape for pair in wrong.values()):
         return None

@@ -1,4 +1,4 @@
-"""Attention with hidden keys or another sum is told from its results in steps."""
+"""Results of attention in steps show hidden keys and other sums."""
 
 from collections.abc import Callable, Mapping
 
