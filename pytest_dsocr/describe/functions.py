@@ -23,6 +23,8 @@ EPSILONS = (0.0, 1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12)
 PARTS = ("queries", "keys", "values")
 AXES = {(2, 3): "places", 2: "rows", 3: "columns", (1, 2, 3): "channels and places"}
 """Axes of a map ``[B, C, H, W]`` that a norm may take, in words."""
+PARTS_OF_SUMS = (8, 16, 32, 64, 128)
+"""Numbers of inputs that kernels multiply before they round a sum."""
 TF32_BITS = 13
 """Bits of a float32 that TF32 drops."""
 
@@ -162,8 +164,20 @@ def _products(module: Any) -> Iterator[tuple[str, Function]]:
         yield f"the product of input and weight rounded to {name}", _narrow(of, weight, dtype)
         yield f"computed in {name}", _narrow(of, weight, dtype, is_whole=True)
     if weight.ndim == 2:
+        for name, dtype in FORMATS.items():
+            for size in PARTS_OF_SUMS:
+                words = f"the product added up in parts of {size} inputs, and each sum rounded to {name}"
+                yield words, partial(_in_parts, weight, bias, size, dtype)
         for words, form in FORMS.items():
             yield f"the product with the weight rounded to {words}", of(form(weight).to(weight.dtype))
+
+
+def _in_parts(weight: Tensor, bias: Tensor | None, part: int, dtype: torch.dtype, x: Tensor) -> Tensor:
+    total = torch.zeros((), dtype=x.dtype, device=x.device)
+    for start in range(0, x.shape[-1], part):
+        inputs, columns = (one[..., start : start + part] for one in (x, weight))
+        total = rounded(total + F.linear(inputs, columns), dtype)
+    return total if bias is None else total + bias
 
 
 def _paddings(module: nn.Conv2d) -> Iterator[tuple[str, Function]]:

@@ -97,11 +97,26 @@ def _joined(wrong: Sequence[InnerStep], known: Sequence[Description], count: int
     for step, one in zip(wrong, known, strict=True):
         of.setdefault(one.text, []).append(where_of(step))
     if len(of) > MOST_GROUPS:
+        of = _by_name(wrong)
+    if len(of) > MOST_GROUPS:
         return None
     each = [f"{listed(names)} {'is' if len(names) == 1 else 'are'} {words}" for words, names in of.items()]
     text = f"of {count} steps inside, {count - len(wrong)} are right; {'; '.join(each)}"
-    kind = LOCATED if any(one.kind == LOCATED for one in known) else INSIDE
+    kind = LOCATED if len({*of} - {one.text for one in known}) or LOCATED in {one.kind for one in known} else INSIDE
     return Description(kind, text, min(one.share for one in known), sum(one.cases for one in known))
+
+
+def _by_name(wrong: Sequence[InnerStep]) -> dict[str, list[str]]:
+    """Return steps by their errors in words, those of modules with one name together."""
+    alike = dict[tuple[bool, str], list[InnerStep]]()
+    for step in wrong:
+        alike.setdefault((step.is_input, _name(step.path)), []).append(step)
+    of = dict[str, list[str]]()
+    for steps in alike.values():
+        errors = sorted(one.error for one in steps)
+        words = f"{steps[0].wrong}: relative errors of {errors[0]:.2g} to {errors[-1]:.2g}"
+        of.setdefault(words, []).extend(where_of(one) for one in steps)
+    return of
 
 
 def _narrow(inside: Inside, steps: Sequence[InnerStep], wide: torch.dtype) -> Description | None:

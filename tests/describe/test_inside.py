@@ -109,6 +109,25 @@ def test_a_wrong_module_is_located_if_nothing_explains_it(port: Port) -> None:
     assert "the output of `joins`" in found.text
 
 
+def test_a_sum_in_parts_of_fewer_bits_is_told(port: Port) -> None:
+    right = port.narrows
+
+    def in_parts(x: Tensor) -> Tensor:
+        total: Tensor = torch.zeros(())
+        for start in range(0, x.shape[-1], 32):
+            inputs = slice(start, start + 32)
+            total = (total + F.linear(x[..., inputs], right.weight[:, inputs])).bfloat16().float()
+        out: Tensor = total + right.bias
+        return out
+
+    with Changes() as changes:
+        changes.forward(right, in_parts)
+        inside = seen(port, block("clip.page/0").given)
+    found = said(inside)
+    assert (found.kind, found.share > SHARE) == (INSIDE, True)
+    assert "`narrows` is the product added up in parts of 32 inputs, and each sum rounded to bfloat16" in found.text
+
+
 def parallel(own: Any, x: Tensor) -> Tensor:
     out: Tensor = x + own.self_attn(own.layer_norm1(x)) + own.mlp(own.layer_norm2(x))
     return out
