@@ -203,6 +203,23 @@ def _relative(attention: Any, size: int) -> Iterator[tuple[str, AttentionCore]]:
         changed[f"the tables of relative positions are {words}"] = first, second
     for words, tables in changed.items():
         yield words, partial(_with_tables, attention, size, tables)
+    for name, dtype in FORMATS.items():
+        yield (
+            f"the scores of rows and those of columns are each rounded to {name}",
+            partial(_rounded_terms, attention, size, dtype),
+        )
+
+
+def _rounded_terms(attention: Any, size: int, dtype: torch.dtype, q: Tensor, k: Tensor, v: Tensor, _: BiasOf) -> Tensor:
+    def bias_of(q: Tensor) -> Tensor:
+        terms = list[Tensor]()
+        for other in (attention.rel_pos_w, attention.rel_pos_h):
+            with Changes() as changes:
+                changes.weight(other, torch.zeros_like(other))
+                terms.append(rounded(attention.position_bias(q, size, size), dtype))
+        return terms[0] + terms[1]
+
+    return attended(q, k, v, bias_of)
 
 
 def _with_tables(

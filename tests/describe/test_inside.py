@@ -13,6 +13,7 @@ from pytest_dsocr.describe.step import INSIDE, LOCATED
 from pytest_dsocr.explain.inside import of_inside, of_other_block
 from pytest_dsocr.explain.mistake import Changes, blocks_of
 from pytest_dsocr.layers.activations import quick_gelu
+from pytest_dsocr.layers.sam import relative_table
 from pytest_dsocr.models.deepseek_ocr import clip
 from pytest_dsocr.records.inside import Inside, watch_inside
 from pytest_dsocr.records.names import TensorName
@@ -188,9 +189,19 @@ def _bfloat16(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor) -> Tensor:
     return out
 
 
+def _rounded_scores(q: Tensor, height: int, width: int) -> Tensor:
+    attention = blocks_of(engine(), "sam")[0].attn
+    grid = q.reshape(-1, height, width, q.shape[-1])
+    rows, columns = (relative_table(one, height) for one in (attention.rel_pos_h, attention.rel_pos_w))
+    down = torch.einsum("bhwd,hkd->bhwk", grid, rows).half().float()[..., None]
+    right = torch.einsum("bhwd,wkd->bhwk", grid, columns).half().float()[..., None, :]
+    return (down + right).reshape(*q.shape[:3], -1)
+
+
 @pytest.mark.parametrize(
     ("plant", "words"),
     [
+        (lambda own, changes: changes.set(own.attn, "position_bias", _rounded_scores), "each rounded to float16"),
         (lambda own, changes: changes.weight(own.attn.rel_pos_h, 0 * own.attn.rel_pos_h), "rows are left out"),
         (lambda own, changes: changes.set(F, "scaled_dot_product_attention", _bfloat16), "softmax is computed in"),
     ],
