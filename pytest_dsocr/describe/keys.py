@@ -17,11 +17,11 @@ from pytest_dsocr.describe.pair import TINY
 MOST_VALUES = 1 << 23
 """Number of values of the sums over keys, which bounds the number of queries."""
 MOST_ROWS = 16
-Hidden = Callable[[Tensor, Tensor], Tensor]
+HiddenKeys = Callable[[Tensor, Tensor], Tensor]
 """Return which keys are hidden, from the places of queries and keys."""
 
 
-def hidden_keys(own: OwnHeads) -> Iterator[tuple[str, Hidden]]:
+def hidden_keys(own: OwnHeads) -> Iterator[tuple[str, HiddenKeys]]:
     """Yield which keys the subject seems to hide, with words: the first or last ones, the nearest or farthest ones."""
     count = own.k.shape[1]
     rows = own.some(min(MOST_ROWS, MOST_VALUES // (count * len(own.wrong) * own.v.shape[2])))
