@@ -171,8 +171,11 @@ def _longest_run(same: npt.NDArray[np.bool_]) -> tuple[int, int]:
 
 
 UNRELATED_FROM, UNRELATED_SHARE, FOREIGN_SHARE = 0.1, 0.5, 0.2
-"""A text that differs within the first tenth, and in more than half of its characters, is not of this page, unless the
-shorter text is a part of the longer one but for a fifth: 99 % of the pairs of shipped pages differ in more."""
+"""A text is not of this page if it differs within the first tenth, and in more than half of its characters.
+
+It is of this page if the shorter text is part of the longer one but for a fifth. Of the pairs of shipped pages 99 %
+differ in more.
+"""
 
 
 @dataclass(frozen=True)
