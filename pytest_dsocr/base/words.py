@@ -86,6 +86,11 @@ def listed(names: Sequence[str], shown: int = 6) -> str:
     return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
+def joined(parts: Sequence[str]) -> str:
+    """Join words by commas, the last one by *and*."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
 def did_you_mean(word: str, valid: Iterable[str]) -> str:
     """Return the question "did you mean ...?" with the most similar valid word, or an empty text."""
     from difflib import get_close_matches

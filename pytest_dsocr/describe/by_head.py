@@ -14,8 +14,9 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.words import joined
 from pytest_dsocr.describe.core import AttentionCore, BiasOf, attended
-from pytest_dsocr.describe.pair import LEAST_OF_LARGEST, TINY, joined, named
+from pytest_dsocr.describe.pair import LEAST_OF_LARGEST, TINY, named
 
 MOST_ROWS = 8
 """Number of queries from which another head or angle is found."""

@@ -14,10 +14,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pytest_dsocr.base.words import count, quoted
+from pytest_dsocr.base.words import count, joined, quoted
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.describe.pair import joined
 
 LEAST = 8
 """Smallest number of steps that tokens are called drawn from."""

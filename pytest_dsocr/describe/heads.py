@@ -12,8 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.words import joined
 from pytest_dsocr.describe.block import Variant
-from pytest_dsocr.describe.pair import TINY, joined, named
+from pytest_dsocr.describe.pair import TINY, named
 
 MOST_STEPS = 12
 SHRINKS = (1.0, 0.5, 0.25, 0.125)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-import torch
-
 from pytest_dsocr.describe.description import Description
 
-ROUNDED = (torch.bfloat16, torch.float16)
-WRAPPED = (torch.int8, torch.uint8, torch.int16)
+ROUNDED, WRAPPED = ("bfloat16", "float16"), ("int8", "uint8", "int16")
+"""Names of torch's dtypes."""
 LEAST_KINDS = 2
 """Number of different ids that must change alike: any function maps one."""
 SHOWN = 3
@@ -40,8 +38,8 @@ def _functions(pairs: Mapping[int, int], changed: Mapping[int, int]) -> Mapping[
     least, limit = min(changed), min(changed.values())
     offset = changed[least] - least
     by_words: dict[str, Callable[[int], int]] = {
-        **{f"every id is rounded as {_name(one)} rounds it": partial(_cast, one) for one in ROUNDED},
-        **{f"every id is wrapped as {_name(one)} wraps it": partial(_cast, one) for one in WRAPPED},
+        **{f"every id is rounded as {one} rounds it": partial(_cast, one) for one in ROUNDED},
+        **{f"every id is wrapped as {one} wraps it": partial(_cast, one) for one in WRAPPED},
         f"every id above {limit:,} is {limit:,}": lambda id_: min(id_, limit),
     }
     if min(pairs) < least:
@@ -49,9 +47,7 @@ def _functions(pairs: Mapping[int, int], changed: Mapping[int, int]) -> Mapping[
     return by_words
 
 
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def _cast(dtype: str, id_: int) -> int:
+    import torch  # suites import this module at collection, which loads nothing heavy
 
-
-def _cast(dtype: torch.dtype, id_: int) -> int:
-    return int(torch.tensor(id_).to(dtype).long())
+    return int(torch.tensor(id_).to(getattr(torch, dtype)).long())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.words import joined
 from pytest_dsocr.describe.description import Description
 
 LEAST_OF_LARGEST = 0.01
@@ -139,11 +140,6 @@ def ranges(numbers: Sequence[int], most: int = 4) -> str:
             return f"{numbers[0]}, {numbers[1]} and so on, every {strides.pop()}th"
         return f"{', '.join(shown)} and so on"
     return joined(shown)
-
-
-def joined(parts: Sequence[str]) -> str:
-    """Join words by commas, the last one by *and*."""
-    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def named(noun: str, numbers: Sequence[int]) -> str:

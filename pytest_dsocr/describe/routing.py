@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.words import joined
 from pytest_dsocr.describe.description import ENOUGH, Description
-from pytest_dsocr.describe.pair import TINY, joined, named, share
+from pytest_dsocr.describe.pair import TINY, named, share
 
 if TYPE_CHECKING:
     from pytest_dsocr.describe.experts import Mixed

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pytest_dsocr.base.words import count
+from pytest_dsocr.base.words import count, joined
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.describe.pair import joined
 
 MOST_PERIOD = 4
 """Longest period of failing readings that is tried."""
