@@ -44,10 +44,14 @@ class PageBox(NamedTuple):
 
 def page_box(view: Tensor, level: float) -> PageBox:
     """Return the box around everything that is not of one level; the whole view if bars would leave nothing."""
-    other = ((view - level).abs() > CLOSE).any(0)
-    lines, columns = (other.any(dim).nonzero().flatten() for dim in (1, 0))
+    return _around(((view - level).abs() > CLOSE).any(0)) or PageBox(0, view.shape[1], 0, view.shape[2])
+
+
+def _around(mask_HW: Tensor) -> PageBox | None:
+    """Return the smallest box around all places of a mask; None if it has none."""
+    lines, columns = (mask_HW.any(dim).nonzero().flatten() for dim in (1, 0))
     if not len(lines):
-        return PageBox(0, view.shape[1], 0, view.shape[2])
+        return None
     return PageBox(int(lines[0]), int(lines[-1]) + 1, int(columns[0]), int(columns[-1]) + 1)
 
 
@@ -76,10 +80,8 @@ def same_grey_bars(actual: Tensor, expected: Tensor) -> str | None:
 def covered(actual: Tensor, expected: Tensor) -> Description | None:
     """Describe a part of one view that has one level instead of the page; all else must be right."""
     differing = ((actual - expected).abs() > CLOSE).any(0)
-    lines, columns = (differing.any(dim).nonzero().flatten() for dim in (1, 0))
-    if not len(lines):
+    if (box := _around(differing)) is None:
         return None
-    box = PageBox(int(lines[0]), int(lines[-1]) + 1, int(columns[0]), int(columns[-1]) + 1)
     page = page_box(expected, GREY[0])
     level = float(actual[0, box.top, box.left])
 
