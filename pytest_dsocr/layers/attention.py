@@ -73,19 +73,22 @@ LARGEST_ERROR = 5e-2
 def check_flash_attention(head_dim: int, device: torch.device) -> None:
     """Compare flash-attn's kernel with eager attention in bf16, on the device where it will run.
 
-    Some builds have a few widths of heads only, and compute with anything for the others, without an error.
+    Some builds have a few widths of heads only. For the others they read memory behind each head's channels, without
+    an error. With one head and few positions that memory may be empty, and the result right by chance.
 
     Raises:
         DsocrError: if the installed build does not attend over heads of ``head_dim`` channels.
     """
-    source = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn((1, 1, 8, head_dim), generator=source).to(device, torch.bfloat16) for _ in range(3))
-    expected, found = eager(q, k, v, None).float(), flash_attention_2(q, k, v, None).float()
-    error = float((found - expected).norm() / expected.norm())
-    if not error < LARGEST_ERROR:
+    source, shape = torch.Generator().manual_seed(0), (2, 4, 300, head_dim)
+    q, k, v = (torch.randn(shape, generator=source).to(device, torch.bfloat16) for _ in range(3))
+    errors = list[float]()
+    for queries in (q, q[:, :, -1:]):
+        expected, found = (attend(queries, k, v, None).float() for attend in (eager, flash_attention_2))
+        errors.append(float((found - expected).norm() / expected.norm()))
+    if not all(error < LARGEST_ERROR for error in errors):
         raise DsocrError(
-            f"the installed flash-attn attends wrongly over heads of {head_dim} channels: relative error {error:.1e}; "
-            "install a build with that width, or choose eager or sdpa"
+            f"the installed flash-attn attends wrongly over heads of {head_dim} channels: relative error "
+            f"{max(errors):.1e}; install a build with that width, or choose eager or sdpa"
         )
 
 

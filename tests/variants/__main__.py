@@ -13,6 +13,7 @@ import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pytest_dsocr.base.process import cores, interrupted_by_sigterm
@@ -105,7 +106,11 @@ def stored_name(checkpoint: str, options: Namespace) -> str:
         _say(f"making {checkpoint} in {folder}")
         arch, seed = known
         size = split_model(checkpoint)[1].partition(":")[2].partition("@")[0]
-        write_synthetic(size, folder, dtype, seed, arch.family)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as whole:
+            write_synthetic(size, made := Path(whole) / folder.name, dtype, seed, arch.family)
+            with suppress(OSError):  # another command made it since
+                made.rename(folder)
     return str(folder)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +131,8 @@ class RowOfFour(Variant):
 
     def __init__(self, engine: Engine[Any]) -> None:
         super().__init__(engine)
-        pages = zip(shipped("dev-3"), ("markdown", "ocr", "free"), strict=True)
-        self._others = [engine.prefill(engine.prepare(page, prompt=prompt, preset="tiny")) for page, prompt in pages]
+        preset, pages = engine.family.quickest, zip(shipped("dev-3"), cycle(engine.family.prompts), strict=False)
+        self._others = [engine.prefill(engine.prepare(page, prompt=prompt, preset=preset)) for page, prompt in pages]
 
     def prefill(self, inputs: Any, vision_fusion: Tensor | None) -> Any:
         """Run the prompt, and join the page with the others."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -71,6 +72,18 @@ def test_it_computes_in_another_way(name: str, of_engine: Mapping[str, Any]) -> 
     found = computed(load_subject(VARIANTS[name].subject, SETUP))
     different = [what for what, value in found.items() if not _equal(value, of_engine[what])]
     assert bool(different) is (name not in THE_SAME)
+
+
+@pytest.mark.parametrize("name", ["row_of_four", "paged_cache"])
+def test_it_prefills_another_model(name: str) -> None:
+    """Make each variant of a model with other presets and another encoder, and give it a page."""
+    subject: Any = load_subject(VARIANTS[name].subject, replace(SETUP, checkpoint="deepseek_ocr2:synthetic:tiny"))
+    family = subject.engine.family
+    page, *_ = shipped("dev-3")
+    inputs = subject.inputs(page, prompt=family.a_prompt, preset=family.quickest)
+    with torch.no_grad():
+        state = subject.prefill(inputs, subject.vision(inputs)["vision_fusion"])
+    assert bool(state.logits.isfinite().all())
 
 
 @pytest.mark.parametrize(
