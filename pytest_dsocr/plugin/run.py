@@ -42,6 +42,7 @@ class Run:
         self._right: dict[str, bool] = {}
         """Whether each case so far is right, by id."""
         self._next_s = 0.0
+        self._started_s = monotonic()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note the planned tests of a run without workers."""
@@ -96,7 +97,7 @@ class Run:
 
     @pytest.hookimpl(specname="pytest_runtest_logreport", trylast=True)
     def pytest_show_verdict_so_far(self, report: pytest.TestReport) -> None:
-        """Write a line below pytest's progress: on a terminal every few seconds, in a log at the first WRONG case.
+        """Write a line below pytest's progress: at the first WRONG case and the last case, on a terminal between them.
 
         The first report of a case has its verdict, because the whole case is compared at once.
         """
@@ -106,14 +107,27 @@ class Run:
             return
         is_first_wrong = case["verdict"] == "WRONG" and all(self._right.values())
         self._right[case["id"]] = case["verdict"] != "WRONG"
-        if not is_first_wrong and (not self._is_on_terminal() or monotonic() < self._next_s):
+        wrong = len(self._right) - sum(self._right.values())
+        if follow := self._tests_behind_the_cases():
+            compared, after_s = count(len(self._right), "case"), monotonic() - self._started_s
+            line = f"all {compared} compared after {after_s:.0f} s, {wrong} WRONG; {count(follow, 'other test')} to go"
+        elif is_first_wrong or (self._is_on_terminal() and monotonic() >= self._next_s):
+            broke = f" from {case['first_wrong']} on" if case["first_wrong"] else ""
+            line = f"{len(self._right)} compared so far, {wrong} WRONG; {case['id']} is {case['verdict']}{broke}"
+        else:
             return
         self._next_s = monotonic() + SHOW_EVERY_S
-        wrong = len(self._right) - sum(self._right.values())
-        broke = f" from {case['first_wrong']} on" if case["first_wrong"] else ""
-        line = f"dsocr: {len(self._right)} compared so far, {wrong} WRONG; {case['id']} is {case['verdict']}{broke}"
         reporter.ensure_newline()
-        reporter.write_line(plain(line), red=bool(wrong), green=not wrong)
+        reporter.write_line(plain(f"dsocr: {line}"), red=bool(wrong), green=not wrong)
+
+    def _tests_behind_the_cases(self) -> int:
+        """Return the number of tests of no case that have not ended, if several cases are all compared."""
+        from pytest_dsocr.plugin.config import cases_of
+
+        cases = [case.id for case in cases_of(self.config).good]
+        if len(cases) < 2 or not self._right.keys() >= {*cases}:
+            return 0
+        return sum(not any(case in test for case in cases) for test in self.plan.not_ended)
 
     @pytest.hookimpl(specname="pytest_sessionfinish", tryfirst=True)
     def pytest_add_junit_properties(self, session: pytest.Session) -> None:

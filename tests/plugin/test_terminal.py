@@ -63,6 +63,14 @@ def test_a_verdict_so_far_is_reported_on_a_terminal_also_where_all_is_right(repo
     assert "0 WRONG" in line
 
 
+def test_the_verdict_on_all_cases_is_reported_before_the_tests_of_no_case(repository: Repository) -> None:
+    """Compare the page with two prompts, then run two tests that take no case, as most suites do."""
+    others = "".join(f"\n    def test_other_{number}(): pass\n" for number in range(2))
+    lines = repository.run(TEST_TEXT + others, "--dsocr-prompts", "free", "--dsocr-prompts", "markdown").outlines
+    [line] = [line for line in lines if line.startswith("dsocr: all ")]
+    assert all(told in line for told in ("all 2 cases", " 0 WRONG", " 2 other tests"))
+
+
 def test_a_project_that_has_the_plugin_and_does_not_use_it_is_shown_nothing(alone: pytest.Pytester) -> None:
     alone.makepyfile(
         "import pytest\ndef test_it(): pass\ndef test_fails(): assert 0\ndef test_later(): pytest.skip('x')"
