@@ -44,7 +44,7 @@ def text_ways(
     dsocr_config: Config, dsocr_subject: Any, scale: RoundingScale, _dsocr_resources: RunResources
 ) -> TextWays:
     """Return what compares texts that the subject read in two ways."""
-    from pytest_dsocr.run.case import own_limits
+    from pytest_dsocr.run.limits import own_limits
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     from .cache.ways import TextWays

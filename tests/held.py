@@ -8,7 +8,7 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.reference.opening import WantedReference, open_recorded
-from pytest_dsocr.run.case import ask
+from pytest_dsocr.run.sides import ask
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from tests.recordings import FOLDER

@@ -102,7 +102,7 @@ class Check:
 def _usual_limits(request: pytest.FixtureRequest, config: Config, reference: Reference | None) -> Tolerances:
     """Return the limits without the run's options: between both sides, or of the subject with itself."""
     from pytest_dsocr.compare.tolerances import tolerances
-    from pytest_dsocr.run.case import dtype_of, limits_between
+    from pytest_dsocr.run.limits import dtype_of, limits_between
 
     subject = request.getfixturevalue("dsocr_subject")
     if reference is None:

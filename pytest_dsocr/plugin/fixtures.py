@@ -52,7 +52,7 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
         import pytest_dsocr.run.case  # noqa: F401 - brings torch
         from pytest_dsocr.base.process import freeze_gc, share_threads
         from pytest_dsocr.plugin.loading import waiting_for
-        from pytest_dsocr.run.case import answers_of
+        from pytest_dsocr.run.references import answers_of
         from pytest_dsocr.subjects.calls import current
         from pytest_dsocr.subjects.loading import close_subject, open_subject
         from pytest_dsocr.subjects.protocol import level_of
@@ -96,7 +96,7 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     from pytest_dsocr.plugin.config import cases_of
     from pytest_dsocr.plugin.loading import waiting_for
     from pytest_dsocr.reference.engine import EngineReference
-    from pytest_dsocr.run.case import reference_of
+    from pytest_dsocr.run.references import reference_of
 
     share_threads(_workers(request.config))
     what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
@@ -180,7 +180,7 @@ def dsocr_limits(
     _dsocr_resources: RunResources,
 ) -> Tolerances:
     """Return the limits of a difference, by both sides' dtypes and keys, the run's options and the test's marker."""
-    from pytest_dsocr.run.case import limits_of
+    from pytest_dsocr.run.limits import limits_of
 
     limits = limits_of(dsocr_config, dsocr_subject, dsocr_reference, _dsocr_resources.key)
     return within_markers(limits, request.node)
@@ -240,7 +240,7 @@ def dsocr_snapshot(
     if not request.config.pluginmanager.has_plugin("syrupy"):
         raise DsocrError("dsocr_snapshot needs syrupy; install it, or add -p syrupy where plugins are not autoloaded")
     from pytest_dsocr.plugin.snapshots import snapshot_extension
-    from pytest_dsocr.run.case import own_limits
+    from pytest_dsocr.run.limits import own_limits
 
     limits = within_markers(own_limits(dsocr_config, dsocr_subject), request.node)
     option = request.config.option
@@ -274,7 +274,7 @@ def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> N
 def _check_range(request: pytest.FixtureRequest, subject: Any, own: Config) -> None:
     """Stop a run that compares in float16, if its first page cannot be judged there; see ``run.half``."""
     from pytest_dsocr.records.subject_result import HALF
-    from pytest_dsocr.run.case import dtype_of
+    from pytest_dsocr.run.limits import dtype_of
 
     named = request.config.stash.get(NAMED, None)
     compares = any("dsocr_reference" in getattr(item, "fixturenames", ()) for item in request.session.items)

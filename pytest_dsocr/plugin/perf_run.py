@@ -149,7 +149,8 @@ def _accepted(config: pytest.Config, run: PerfRun, parity: Mapping[str, Any], fo
 def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[str, Any]:
     """Compare the subject's answer with the reference, because a wrong answer may be fast."""
     from pytest_dsocr.report.words import counts
-    from pytest_dsocr.run.case import compare_sides, limits_of
+    from pytest_dsocr.run.limits import limits_of
+    from pytest_dsocr.run.sides import compare_sides
 
     subject, reference = request.getfixturevalue("dsocr_subject"), request.getfixturevalue("dsocr_reference")
     whole = replace(case, max_new_tokens=config.max_new_tokens or case.family.decoding.max_new_tokens)

@@ -14,7 +14,8 @@ from pytest_dsocr.records.config import START_LIMIT_S
 from pytest_dsocr.records.provenance import Provenance
 from pytest_dsocr.reference.environment import command_in
 from pytest_dsocr.reference.protocol import OnProgress, ReferenceFaultError
-from pytest_dsocr.subjects.isolation.transport import REFUSAL, ChildProcess, ProcessLostError
+from pytest_dsocr.subjects.isolation.messages import REFUSAL
+from pytest_dsocr.subjects.isolation.transport import ChildProcess, ProcessLostError
 
 ReadT = TypeVar("ReadT")
 LOG = logging.getLogger(__name__)

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, limit, serve
+from pytest_dsocr.subjects.isolation.messages import REFUSAL, Channel
+from pytest_dsocr.subjects.isolation.transport import limit, serve
 
 if TYPE_CHECKING:
     from pytest_dsocr.reference.protocol import Runtime

@@ -1,43 +1,25 @@
 """Run one case: choose limits, ask both sides, compare their answers, explain the first failure, draw the page."""
 
 import logging
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from torch import OutOfMemoryError
-
 from pytest_dsocr.base.elapsed import Elapsed
-from pytest_dsocr.base.errors import DsocrError, MachineError
-from pytest_dsocr.base.exact_types import to_builtin
-from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
-from pytest_dsocr.compare.divergence import is_cut
-from pytest_dsocr.compare.tolerances import BUDGETS, Budget, Tolerances, tolerances, usual_limits
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.compare.case import CaseReport, CaseRun
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.cost.model import PageCost
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.explain import sentence
-from pytest_dsocr.explain.parts import parts_of
-from pytest_dsocr.explain.rounding import Rounder
-from pytest_dsocr.explain.stage_costs import cost_of_stages
 from pytest_dsocr.records.case import Case
-from pytest_dsocr.records.config import Config, Level, Setup, SubjectFaultError
-from pytest_dsocr.records.passes import places_of
-from pytest_dsocr.records.provenance import RecordingKey
-from pytest_dsocr.records.subject_result import HALF, ROUNDED_DTYPES
-from pytest_dsocr.reference.engine import EngineReference, open_engine_reference
-from pytest_dsocr.reference.goldens import recording_places, shipped_folder
-from pytest_dsocr.reference.kept import usual_folder
-from pytest_dsocr.reference.live import LiveReference
-from pytest_dsocr.reference.nearest import WAYS
-from pytest_dsocr.reference.opening import WantedReference, open_recorded, open_reference
-from pytest_dsocr.reference.protocol import OnProgress, Reference
+from pytest_dsocr.records.config import Config, Level, Setup
+from pytest_dsocr.records.subject_result import HALF
+from pytest_dsocr.reference.engine import EngineReference
+from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.reference.recorded_case import CUT
 from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.parts import COMPARING
@@ -46,52 +28,14 @@ from pytest_dsocr.report.side_files import write_sides
 from pytest_dsocr.run.described import seen
 from pytest_dsocr.run.described_tensors import descriptions
 from pytest_dsocr.run.further import further_causes
+from pytest_dsocr.run.limits import CPU, dtype_of, limits_of
 from pytest_dsocr.run.reproducers import reproduce
 from pytest_dsocr.run.resources import RunResources
-from pytest_dsocr.run.substitution import substitute
+from pytest_dsocr.run.sides import compare_sides
 from pytest_dsocr.subjects.calls import current
-from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.follow import run_teacher_forced
-from pytest_dsocr.subjects.protocol import TextSubject
 from pytest_dsocr.subjects.readings import Again
 
 LOG = logging.getLogger(__name__)
-CPU = "cpu"
-
-
-def own_limits(config: Config, subject: Any) -> Tolerances:
-    """Return the limits for two outputs of the same subject."""
-    return tolerances(dtype_of(subject, config.dtype)).but(config.tolerances)
-
-
-def limits_of(config: Config, subject: Any, reference: Reference, key: RecordingKey) -> Tolerances:
-    """Return the limits of a run between the subject, run under ``key``, and the reference."""
-    limits = limits_between(subject, reference, key).but(config.tolerances)
-    return replace(limits, budget=budget_of(config, subject))
-
-
-def budget_of(config: Config, subject: Any) -> Budget | None:
-    """Return the budget of the precision that the subject declares and of the run; None if there is neither.
-
-    Raises:
-        DsocrError: if the declared precision has no budget.
-    """
-    precision = to_builtin(str(getattr(subject, "precision", "") or ""))
-    if precision and precision not in BUDGETS:
-        raise DsocrError(f"the subject's precision is {precision!r}; declare one of {', '.join(BUDGETS)}, or none")
-    return Budget.of(precision, config.quantization_budget, config.given_by.get("quantization_budget", ""))
-
-
-def limits_between(subject: Any, reference: Reference, key: RecordingKey) -> Tolerances:
-    """Return the limits that follow from both dtypes and keys. Outputs are exact if the keys are the same."""
-    made = reference.provenance
-    return usual_limits(dtype_of(subject, key.dtype), made.dtype, same_key=key == made.key, on_cpu=made.device == CPU)
-
-
-def dtype_of(subject: Any, otherwise: str) -> str:
-    """Return the dtype in which a subject says that it computes, or ``otherwise``."""
-    dtype: str = to_builtin(str(getattr(subject, "dtype", otherwise)))
-    return dtype
 
 
 def run_case(
@@ -178,90 +122,6 @@ def promised_and_absent(promised: Level | None, report: CaseReport) -> str:
     return ", ".join(sorted(absent & asked))
 
 
-def compare_sides(
-    case: Case,
-    subject: Any,
-    reference: Reference,
-    resources: RunResources,
-    limits: Tolerances,
-    *,
-    rounding: bool = False,
-    always_read: bool = False,
-    again: Again | None = None,
-) -> CaseReport:
-    """Ask both sides about ``case`` and compare their answers. Test each wrong part alone.
-
-    Args:
-        rounding: also compare how each stage rounds with the vendor's kernels, and find what each stage spends of the
-            budget, if the subject computes in fewer bits than float32 or has a budget.
-        always_read: have the subject read the page freely even if a stage is wrong.
-        again: reads the page repeatedly.
-    """
-    tokenizer = resources.checkpoint.tokenizer
-    exchange = ask(
-        subject, reference, case, always_read=always_read or again is not None, tokenizer=tokenizer, limits=limits
-    )
-    if rounding and (limits.budget or dtype_of(subject, resources.setup.dtype) in ROUNDED_DTYPES):
-        exchange = _with_rounding(exchange, subject, resources.rounder_within(limits.budget))
-    if again and exchange.answer.fault is None:
-        started = time.perf_counter()
-        readings = tuple(again(exchange.answer, exchange.expected))
-        subject_s = exchange.subject_s + time.perf_counter() - started
-        exchange = replace(exchange, readings=readings, subject_s=subject_s)
-    return _substituted(judge(exchange, limits), subject, resources)
-
-
-def _substituted(report: CaseReport, subject: TextSubject, resources: RunResources) -> CaseReport:
-    """Add which parts are right with the reference's tensors, unless an earlier page breaks first in the same stage."""
-    if report.divergence is None:
-        return report
-    place = report.divergence.first.stage, is_cut(report.exchange.expected.inputs.shapes)
-    if place in resources.substituted:
-        return report
-    resources.substituted.add(place)
-    found = substitute(subject, report, donor=lambda: resources.donor)
-    return replace(report, exchange=replace(report.exchange, **found._asdict())) if found.findings else report
-
-
-def ask(
-    subject: TextSubject,
-    reference: Reference,
-    case: Case,
-    *,
-    always_read: bool = False,
-    tokenizer: TextTokenizer | None = None,
-    limits: Tolerances | None = None,
-) -> CaseRun:
-    """Ask both sides about ``case``; see :func:`~pytest_dsocr.subjects.follow.run_teacher_forced`.
-
-    If the subject raised, its answer ends there and contains the error.
-
-    Raises:
-        ReferenceFaultError: if the reference cannot answer, which is no verdict.
-        NotRecordedError: if the reference is a recording without this case.
-    """
-    started = time.perf_counter()
-    expected = reference.observe(case)
-    answered = time.perf_counter()
-    answer = run_teacher_forced(subject, case, expected, always_read=always_read, tokenizer=tokenizer, limits=limits)
-    return CaseRun(case, answer, expected, answered - started, time.perf_counter() - answered)
-
-
-def _with_rounding(exchange: CaseRun, subject: TextSubject, rounder: Rounder) -> CaseRun:
-    """Add how the subject's stages round, and what they spend of a budget; run its vision and prefill once more."""
-    answer = exchange.answer
-    if answer.input_tensors is None or answer.level < Level.STAGES or answer.fault:
-        return exchange
-    try:
-        places = places_of(exchange.expected.seams, answer.input_tensors)
-        rounding = rounder.measure(parts_of(CheckedSubject(subject), answer.input_tensors, places))
-        stages = cost_of_stages(rounder.vendor, answer, exchange.expected) if rounder.fewer_bits else {}
-        return replace(exchange, answer=replace(answer, rounding=rounding), stages=stages)
-    except (SubjectFaultError, MachineError, OutOfMemoryError) as error:
-        current().note(f"rounding was not looked at on {answer.case_id}: {str(error).splitlines()[0]}")
-        return exchange
-
-
 def _note(exchange: CaseRun, eos: int) -> None:
     """Log the shapes of both sides' inputs; note if less than a whole output is compared."""
     expected, actual = exchange.expected, exchange.answer.inputs
@@ -287,45 +147,3 @@ def _drawn(report: CaseReport, folder: Path) -> str | None:
     except DsocrError as error:
         current().note(f"what both sides read of {report.case.id} is not kept: {error}")
     return picture
-
-
-def reference_of(config: Config, on_progress: OnProgress | None = None) -> Reference:
-    """Open the reference of a run, and start a live one, which reports its progress.
-
-    Raises:
-        DsocrError: if it cannot be opened.
-    """
-    named = frozenset(way for way in WAYS if getattr(config, f"reference_{way}"))
-    wanted = WantedReference(resolve(config.checkpoint), *config.reference_key, named)
-    places = recording_places(config.golden)
-    limits = {"time_limit_s": config.time_limit, "start_limit_s": config.start_limit}
-    if config.reference == "engine":
-        of_this_key = replace(wanted, fixed=WantedReference.fixed)  # the engine answers for cases without a recording
-        return open_engine_reference(places, of_this_key, kept_in(config), **limits)
-    if config.reference is None:
-        return open_recorded(places, wanted)
-    reference = open_reference(
-        config.reference,
-        wanted,
-        env=config.vendor_env,
-        keep_files=config.out is not None,
-        on_progress=on_progress,
-        **limits,
-    )
-    if isinstance(reference, LiveReference):
-        reference.start()
-    return reference
-
-
-def answers_of(config: Config) -> tuple[Path, ...]:
-    """Return the folders with a reference's answers: goldens, the shipped ones too, and kept answers."""
-    named = None if config.kept_answers == "off" else config.kept_answers
-    return tuple(filter(None, (config.golden, shipped_folder(), named, usual_folder())))
-
-
-def kept_in(config: Config) -> Path | None:
-    """Return the folder of the engine's kept answers; None if a run keeps none.
-
-    An isolated subject is not trusted, and its process may write this user's files.
-    """
-    return None if config.isolate or config.kept_answers == "off" else config.kept_answers or usual_folder()

@@ -9,12 +9,13 @@ from typing import Any
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.words import shown
 from pytest_dsocr.subjects.calls import LOAD
-from pytest_dsocr.subjects.isolation import transport
-from pytest_dsocr.subjects.isolation.transport import REFUSAL, ChildProcess, ProcessLostError
+from pytest_dsocr.subjects.isolation import messages, transport
+from pytest_dsocr.subjects.isolation.messages import REFUSAL
+from pytest_dsocr.subjects.isolation.transport import ChildProcess, ProcessLostError
 from pytest_dsocr.timing.candidate import Candidate
 
 BOOT = """import importlib.util, sys
-folder, transport, pipe = sys.argv[1:]
+folder, messages, transport, pipe = sys.argv[1:]
 try:
     import pytest_dsocr
 except ImportError:
@@ -26,8 +27,9 @@ def load(name, file, **how):
     return module
 pytest_dsocr.timing = load("pytest_dsocr.timing", folder + "/__init__.py", submodule_search_locations=[folder])
 from pytest_dsocr.timing.probe.worker import answering
+load("pytest_dsocr.subjects.isolation.messages", messages)
 load("dsocr_transport", transport).serve(int(pipe), answering)"""
-"""Program of the process: its own ``pytest_dsocr``, perhaps of another commit, with this version's probe."""
+"""Program of the process: its own ``pytest_dsocr``, perhaps of another commit, with our probe and messages."""
 PERF = Path(__file__).parent
 
 
@@ -36,7 +38,7 @@ class TimedSide:
 
     def __init__(self, label: str, candidate: Candidate, limit_s: float, start_limit_s: float) -> None:
         self.label, self.candidate, self._limit_s, self._start_limit_s = label, candidate, limit_s, start_limit_s
-        command = [str(candidate.python), "-P", "-c", BOOT, str(PERF), transport.__file__]
+        command = [str(candidate.python), "-P", "-c", BOOT, str(PERF), messages.__file__, transport.__file__]
         self.process = ChildProcess(command, candidate.environment(), candidate.folder)
 
     def ask(self, what: str, **how: Any) -> Any:

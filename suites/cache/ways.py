@@ -57,7 +57,7 @@ class Ways:
     @classmethod
     def of(cls, config: Config, subject: Any, scale: RoundingScale | None, wobble: float) -> Ways:
         """Return the limits of a run's subject."""
-        from pytest_dsocr.run.case import own_limits
+        from pytest_dsocr.run.limits import own_limits
 
         limits = own_limits(config, subject)
         return cls(limits, frozenset(config.tolerances), in_dtype(scale, limits), wobble)

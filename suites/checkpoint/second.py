@@ -22,8 +22,9 @@ from pytest_dsocr.records.config import Config
 from pytest_dsocr.reference.goldens import recording_places
 from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.reference.protocol import Reference
-from pytest_dsocr.run.case import compare_sides, limits_of
+from pytest_dsocr.run.limits import limits_of
 from pytest_dsocr.run.resources import RunResources
+from pytest_dsocr.run.sides import compare_sides
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import adapter_of, close_subject, open_subject
 from pytest_dsocr.subjects.protocol import NotOfferedError

@@ -50,7 +50,7 @@ def read(
     """Return a function that has the subject read an odd page, once."""
     from pytest_dsocr.compare.text import compare_text
     from pytest_dsocr.records.names import ComparisonKind
-    from pytest_dsocr.run.case import own_limits
+    from pytest_dsocr.run.limits import own_limits
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     from .odd_pages import ODD_PAGES
@@ -82,7 +82,7 @@ def test_it_reads_as_the_vendors_code(
     dsocr_check: Check,
 ) -> None:
     from pytest_dsocr.compare.budget import on_budget
-    from pytest_dsocr.run.case import budget_of
+    from pytest_dsocr.run.limits import budget_of
 
     from .odd_pages import ODD_PAGES, shared_checks
 

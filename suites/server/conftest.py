@@ -37,7 +37,7 @@ def asked(
     from pytest_dsocr.adapters.server import ServerSubject
     from pytest_dsocr.engine.checkpoint import resolve
     from pytest_dsocr.pages.named import make_cases
-    from pytest_dsocr.run.case import own_limits
+    from pytest_dsocr.run.limits import own_limits
     from pytest_dsocr.subjects.protocol import NotOfferedError, Offers
 
     if not isinstance(dsocr_subject, ServerSubject):

@@ -22,7 +22,7 @@ from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.provenance import Provenance
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.engine import EngineRuntime
-from pytest_dsocr.run.case import ask
+from pytest_dsocr.run.sides import ask
 from pytest_dsocr.subjects.engine import EngineSubject
 from suites.contract.pages import PAGES
 from tests.engine.test_engine import CROPS, SMALL, cropping

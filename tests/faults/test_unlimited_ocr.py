@@ -31,7 +31,7 @@ from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.engine import EngineRuntime
-from pytest_dsocr.run.case import ask
+from pytest_dsocr.run.sides import ask
 from tests.faults.outcome import stage_of, stage_of_group
 
 RING = 8

@@ -29,7 +29,8 @@ from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import judged_by_tests
-from pytest_dsocr.run.case import ask, limits_between
+from pytest_dsocr.run.limits import limits_between
+from pytest_dsocr.run.sides import ask
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from tests.faults.outcome import Fault, Outcome, outcome_of, stage_of_group

@@ -10,7 +10,7 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.reference.protocol import NoRecordingError
 from pytest_dsocr.report.file import read_result
-from pytest_dsocr.run.case import reference_of
+from pytest_dsocr.run.references import reference_of
 from suites.contract.pages import write_page
 from tests.recordings import FOLDER, find_recording
 from tests.report.made import config

@@ -28,7 +28,7 @@ from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.reference.opening import WantedReference, open_reference
 from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.reference.recording import Recording
-from pytest_dsocr.run.case import ask
+from pytest_dsocr.run.sides import ask
 from pytest_dsocr.subjects.engine import EngineSubject
 from suites.contract.pages import write_page
 from tests.held import held

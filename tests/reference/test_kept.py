@@ -18,7 +18,7 @@ from pytest_dsocr.reference import kept
 from pytest_dsocr.reference.engine import EngineReference, EngineRuntime
 from pytest_dsocr.reference.kept import KeptAnswers
 from pytest_dsocr.reference.opening import WantedReference
-from pytest_dsocr.run.case import kept_in
+from pytest_dsocr.run.references import kept_in
 from pytest_dsocr.subjects.calls import watching
 from tests.crops import cropped_case
 from tests.report.made import config

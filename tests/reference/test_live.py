@@ -23,7 +23,7 @@ from pytest_dsocr.reference.environment import interpreter
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError, pack_case, unpack_case
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
-from pytest_dsocr.run.case import reference_of
+from pytest_dsocr.run.references import reference_of
 from tests.compare.made import every_bit
 from tests.crops import cropped_case
 from tests.processes import await_ended

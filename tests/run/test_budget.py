@@ -19,7 +19,8 @@ from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.config import Setup
 from pytest_dsocr.reference.opening import WantedReference, open_recorded
-from pytest_dsocr.run.case import budget_of, run_case
+from pytest_dsocr.run.case import run_case
+from pytest_dsocr.run.limits import budget_of
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from tests.recordings import FOLDER

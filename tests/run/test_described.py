@@ -26,8 +26,8 @@ from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.reference_result import Artefact, ReferenceResult
 from pytest_dsocr.report.case_result import CaseResult, advice
-from pytest_dsocr.run.case import ask
 from pytest_dsocr.run.described import described
+from pytest_dsocr.run.sides import ask
 from pytest_dsocr.subjects.engine import EngineSubject
 from suites.contract.pages import write_page
 from tests.faults.trial import cases, loaded, reference

@@ -14,8 +14,9 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.provenance import Provenance
 from pytest_dsocr.records.reference_result import ReferenceResult
-from pytest_dsocr.run.case import compare_sides, limits_between, limits_of, own_limits
+from pytest_dsocr.run.limits import limits_between, limits_of, own_limits
 from pytest_dsocr.run.resources import RunResources
+from pytest_dsocr.run.sides import compare_sides
 from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.protocol import Setup
 from suites.contract.pages import write_page

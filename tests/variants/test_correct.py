@@ -9,7 +9,8 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import make_case
-from pytest_dsocr.run.case import ask, limits_between
+from pytest_dsocr.run.limits import limits_between
+from pytest_dsocr.run.sides import ask
 from pytest_dsocr.subjects.loading import load_subject
 from tests.faults.trial import SETUP, key, reference
 from tests.variants.__main__ import main

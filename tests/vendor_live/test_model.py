@@ -17,7 +17,7 @@ from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
-from pytest_dsocr.run.case import ask
+from pytest_dsocr.run.sides import ask
 from pytest_dsocr.run.substitution import substitute
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of

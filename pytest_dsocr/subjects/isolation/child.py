@@ -15,7 +15,8 @@ from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.records.config import NotOfferedError, SubjectFaultError
 from pytest_dsocr.subjects.calls import LOAD, at_stage, begin, brief, current
-from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, serve
+from pytest_dsocr.subjects.isolation.messages import REFUSAL, Channel
+from pytest_dsocr.subjects.isolation.transport import serve
 from pytest_dsocr.subjects.loading import BY_ENGINE, ENGINES, adapter_of, close_subject, load_subject
 from pytest_dsocr.subjects.protocol import METHODS, Setup
 

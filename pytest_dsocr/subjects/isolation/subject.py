@@ -16,7 +16,8 @@ from pytest_dsocr.base.errors import DsocrError, MachineError
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.records.config import START_LIMIT_S, NotOfferedError, SubjectFaultError
 from pytest_dsocr.subjects.calls import LOAD, current, hung
-from pytest_dsocr.subjects.isolation.transport import REFUSAL, ChildProcess, ProcessLostError
+from pytest_dsocr.subjects.isolation.messages import REFUSAL
+from pytest_dsocr.subjects.isolation.transport import ChildProcess, ProcessLostError
 from pytest_dsocr.subjects.protocol import Setup
 
 if TYPE_CHECKING:
