@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterable
 import pytest
 from msgspec import to_builtins
 
-from pytest_dsocr.base.errors import OF_MESSAGE, DsocrError, bounded, message_of, traced
+from pytest_dsocr.base.errors import OF_MESSAGE, DsocrError, bounded, is_of_machine, message_of, traced
 from pytest_dsocr.base.words import COLUMNS, count, fit
 from pytest_dsocr.compare.verdict import Comparison, Reason
 from pytest_dsocr.plugin.check import Check
@@ -156,6 +156,7 @@ def _fail(report: pytest.TestReport, why: str) -> None:
 
 def _sent(item: pytest.Item, error: BaseException | None, report: pytest.TestReport) -> WorkerReport:
     check, case_id, is_ours = item.stash.get(CHECK, None), _case_id(item), isinstance(error, DsocrError)
+    is_fault = is_ours or is_of_machine(error)
     return WorkerReport(
         case=item.config.stash.get(CASES, {}).get(case_id),
         comparisons=[ComparisonResult.of(one) for one in check.made] if check else [],
@@ -168,7 +169,7 @@ def _sent(item: pytest.Item, error: BaseException | None, report: pytest.TestRep
         promised="dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
         elapsed=elapsed_so_far(item.config),
         reason=message_of(error) if error and is_ours else _reason(report),
-        fault=Fault.of(error, case_id or None) if error and is_ours and LEFT_OUT not in item.stash else None,
+        fault=Fault.of(error, case_id or None) if error and is_fault and LEFT_OUT not in item.stash else None,
         perf=item.config.stash.get(PERF, None),
         run=item.config.stash.get(RUN, None),
     )

@@ -134,6 +134,22 @@ def test_a_wrong_page_that_no_test_judged_fails_the_run_unless_it_is_a_known_fai
     assert (found["passes"], found["cases"][0]["unjudged"]) == (is_excused, [] if is_excused else ["text"])
 
 
+OUT_OF_MEMORY = """
+    def test_no_memory(dsocr_config):
+        import torch
+
+        raise torch.OutOfMemoryError("CUDA out of memory")
+"""
+
+
+@pytest.mark.parametrize(("subject", "as_what"), [("Reader", "infrastructure"), ("Misreader", "wrong")])
+def test_a_test_without_memory_is_no_finding_about_the_subject(
+    repository: Repository, subject: str, as_what: str
+) -> None:
+    """Raise torch's own error in a test, where no call of the subject turns it into one of ours."""
+    assert ended(repository, TEST_TEXT + OUT_OF_MEMORY, subject=f"standin:{subject}")[1]["ended_as"] == as_what
+
+
 ALL: Mapping[str, Any] = {"subject": "standin:Reader", "pages": MORE}
 LAST = "test_it.py::test_boxes[third-tiny-markdown]"
 REFUSES, DROPS = {**ALL, "subject": "refusing:Reader"}, {**ALL, "conftest": DROPPING}
