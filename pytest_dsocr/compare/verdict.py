@@ -84,8 +84,14 @@ class Symptom(StrEnum):
     # text
     EMPTINESS = "emptiness"
     TRUNCATION = "truncation"
+    ENDS_INSIDE = "ends inside a span"
+    """And is as long as the reference, or longer."""
     GOES_ON = "goes on"
     LOST_START = "lost start"
+    START_MISSING = "the start is missing"
+    """And the rest is nearly right, as for the next two."""
+    PART_MISSING = "a part is missing"
+    END_MISSING = "the end is missing"
     REPETITION = "repetition"
     BYTE_MARKS = "byte marks"
     BROKEN_CHARACTERS = "broken characters"
@@ -98,7 +104,9 @@ class Symptom(StrEnum):
     ELSEWHERE = "elsewhere"
     HABIT = "each time"
     """Characters are read wrongly in the same way nearly each time."""
+    STATE = "state", "the same page, read again after another one, gives another text"
     # boxes and files
+    BOXES_MISSING = "boxes missing", "every box that is there is right, and others are missing"
     SHARED_MOVE = "shared move", "nearly all boxes moved by the same shift and scale, which fewer bits do not cause"
     OTHER_FILES = "other files", "files other than figures are missing or surplus"
 
