@@ -241,7 +241,8 @@ def compare_text(actual: str, expected: str, allowed: float, *, is_stopped: bool
     verdict = Verdict.DRIFT if apart.share <= allowed and not empty else Verdict.WRONG
     measured = "; ".join([*(one.sign for one in astray), _measured(actual, expected, apart, allowed)])
     signs = frozenset(one.sign for one in astray)
-    return Comparison("text", verdict, measured, None, tuple(map(str, astray)), signs, diff=diff(actual, expected))
+    shown = tuple(map(str, astray)), signs
+    return Comparison("text", verdict, measured, None, *shown, diff=diff(actual, expected), share=apart.share)
 
 
 def compare_content(what: str, actual: str, expected: str, allowed: float) -> Comparison:

@@ -104,7 +104,7 @@ class Symptom(StrEnum):
     ELSEWHERE = "elsewhere"
     HABIT = "each time"
     """Characters are read wrongly in the same way nearly each time."""
-    STATE = "state", "the same page, read again after another one, gives another text"
+    STATE = "state", "the same page, read again after another one, gives another result"
     # boxes and files
     BOXES_MISSING = "boxes missing", "every box that is there is right, and others are missing"
     SHARED_MOVE = "shared move", "nearly all boxes moved by the same shift and scale, which fewer bits do not cause"
@@ -160,6 +160,8 @@ class Comparison:
     """The largest error that passes, of tensors."""
     along: str = field(default="", compare=False, repr=False)
     """A digit of :mod:`pytest_dsocr.describe.error_digits` for the error of each decoding step."""
+    share: float | None = field(default=None, compare=False)
+    """Edit distance of a text over the reference's length."""
 
     @property
     def stage(self) -> str:

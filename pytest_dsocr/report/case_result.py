@@ -45,6 +45,8 @@ class ComparisonResult(Struct, frozen=True):
     """Largest error that passes."""
     along: str = ""
     """A digit for the error of each decoding step; see :mod:`pytest_dsocr.describe.error_digits`."""
+    share: Number = None
+    """Edit distance of a text over the reference's length."""
 
     @classmethod
     def of(cls, one: Comparison) -> ComparisonResult:
@@ -52,7 +54,7 @@ class ComparisonResult(Struct, frozen=True):
         diff = [[(str(piece.side), piece.text) for piece in line] for line in one.diff]
         error, details, signs = of_number(one.error), [*one.details], sorted(one.signs)
         judged = one.what, one.verdict, one.passes, one.measured, error, details
-        return cls(*judged, one.reason, signs, diff, of_number(one.allowed), one.along)
+        return cls(*judged, one.reason, signs, diff, of_number(one.allowed), one.along, of_number(one.share))
 
 
 class Fault(Struct, frozen=True):

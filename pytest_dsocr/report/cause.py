@@ -37,9 +37,11 @@ class FailureCause(Struct):
     at: dict[str, int] = {}
     """Number of cases by their own first WRONG comparison: pages without crops break elsewhere than the others."""
     follow: list[str] = []
-    """Failed tests of later stages alone, which may follow from the wrong values; ``tests`` has them too."""
+    """Failed tests that may follow from the wrong values, as of later stages alone; ``tests`` has them too."""
     own: list[str] = []
     """Findings of other tests that do not follow from the cause, the most decisive first."""
+    is_state: bool = False
+    """Whether a page, read again, gave another result, from which these failures may follow."""
     left: list[str] = []
     """Other stages that its tests found wrong, in the order of the data."""
 
@@ -119,17 +121,17 @@ def where_broke(one: FailureCause) -> str:
 
 def others_failed(one: FailureCause) -> str:
     """Return how many other tests failed, where, and whether for the same reason; empty if there are none."""
-    others, reason = also_failed(one), "for these reasons" if one.further else "for the same reason"
-    if one.proven or not one.cases or not others:
-        return others and f"{others} failed {reason}"
-    at = f" at {listed(one.left)}" if one.left else ""
-    return f"{count(len(one.tests) - 1, 'more test')} failed{at}, perhaps {reason}"
+    others, reason = one.tests[1:], "for these reasons" if one.further else "for the same reason"
+    shown = [test for test in others if one.proven and test not in one.follow]
+    at = f" at {listed(one.left)}" if one.left and not one.proven else ""
+    how = {f" {reason}": len(shown), f"{at}, perhaps {reason}" if one.cases else " alike": len(others) - len(shown)}
+    return "; ".join(f"{count(tests, 'more test')} failed{which}" for which, tests in how.items() if tests)
 
 
 def also_failed(one: FailureCause, named: int = 0, how: str = "") -> str:
     """Return the number and names of the other tests that failed from a cause; empty if there are none."""
     others = sorted(one.tests[1:])
-    follow = f" ({len(one.follow)} of later stages, which may follow from it)" if one.follow else ""
+    follow = f" ({len(one.follow)} of them perhaps)" if one.follow else ""
     names = f": {listed([*_named(others)], named)}" if named else ""
     return f"{count(len(others), 'more test')}{follow}{how}{names}" if others else ""
 

@@ -6,8 +6,9 @@ from unittest.mock import Mock
 
 from msgspec import structs
 
-from pytest_dsocr.compare.verdict import Comparison, Reason, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, not_compared
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.explain.hints import OF_TEXT_ALONE
 from pytest_dsocr.explain.proof import UNTOLD
 from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.report.case_result import FurtherResult
@@ -274,7 +275,7 @@ def test_failures_of_later_stages_may_follow_from_the_first_cause_and_those_of_e
     ]
     found = causes_of([judged_by_tests(case_payload("a", **broke), tests)], tests)
     assert [one.follow for one in found] == [["t.py::alike", "t.py::text"], [], [], []]
-    assert "2 of later stages" in also_failed(structs.replace(found[0], tests=["t.py::case", *found[0].tests]))
+    assert "2 of them perhaps" in also_failed(structs.replace(found[0], tests=["t.py::case", *found[0].tests]))
 
 
 def test_hints_that_differ_in_numbers_and_quoted_values_alone_are_one_cause() -> None:
@@ -307,3 +308,57 @@ def test_cases_are_counted_and_described_under_their_own_first_tensor() -> None:
     [found] = causes_of([judged_by_tests(one, []) for one in (whole, cut)], [])
     assert where_broke(found) == "sam.crops/0 in 1 of 2 cases, sam.page/0 in 1"
     assert found.described == f"sam.page/0 of whole: {seen.text}"
+
+
+def test_state_between_pages_comes_first_and_takes_in_what_may_follow_from_it() -> None:
+    """Without a page that was right when it was read first, state explains no page."""
+    again = replace(WRONG, what="text/read again", signs=frozenset((Symptom.STATE,)))
+    broke = {"verdict": "WRONG", "passes": False, "first_wrong": "text", "cause": "every stage"}
+    wrong = case_payload("b", replace(WRONG, what="text"), **broke)
+    tests = [
+        failed("t.py::case[b]", replace(WRONG, what="text"), case=wrong, cause=shown("text", "every stage")),
+        failed("t.py::again", again, cause=shown("", "whether it differs by state")),
+        failed("t.py::form", replace(WRONG, what="text"), cause=shown("text", "how a palette is read")),
+        failed("t.py::ids", replace(WRONG, what="input_ids"), cause=shown("input_ids", "one BOS")),
+    ]
+
+    def grouped(first: dict[str, Any]) -> list[tuple[str, list[str]]]:
+        cases = [judged_by_tests(one, []) for one in (case_payload("a", **broke | first), wrong)]
+        found = causes_of(cases, tests)
+        assert [one.is_state for one in found] == ["again" in one.tests[0] for one in found]
+        return [(one.said.partition(":")[0], [test[6:] for test in one.tests]) for one in found]
+
+    state = Symptom.STATE.sentence
+    assert grouped(RIGHT)[0] == (state, ["again", "case[b]", "form"])
+    assert (state, ["again"]) in grouped({}), "the first page is wrong as well"
+    seen = Description("state", "vision gives another", 1.0)
+    del tests[1]
+    assert causes_of([judged_by_tests(case_payload("a", **broke, described=seen), [])], tests)[0].why == seen.text
+
+
+def test_wrong_texts_are_perhaps_of_one_cause_and_guesses_about_inputs_give_way_to_what_is_known() -> None:
+    text, ids, other = (replace(WRONG, what=what, error=None) for what in ("text", "input_ids", "images_seq_mask"))
+    broke = {"verdict": "WRONG", "passes": False}
+    page = case_payload("a", text, **broke, first_wrong="text", cause=f"every stage: {OF_TEXT_ALONE}; boxes differ")
+    tests = [
+        failed("t.py::second", text, cause=shown("text", f"every stage: {OF_TEXT_ALONE}")),
+        failed("t.py::own_steps", replace(text, what="read"), cause=shown("read")),
+        failed("t.py::prompt", replace(text, what="read/another prompt"), cause=shown("")),
+        failed("t.py::other", text, cause=shown("text", "whether the cause is a cache")),
+    ]
+    names = [[test[6:] for test in one.tests] for one in causes_of([judged_by_tests(page, [])], tests)]
+    assert names == [["second", "own_steps", "prompt"], ["other"]]
+
+    tests = [
+        failed("t.py::guess", ids, cause=shown("", "that it is read so")),
+        failed("t.py::measured", other, cause=shown("", "two ids left out, as none of 9 gives the same")),
+        failed("t.py::found", ids, cause=shown("", "whether the cause is y")),
+    ]
+
+    def left(**more: Any) -> list[str]:
+        page = case_payload("a", ids, **broke | {"first_wrong": "input_ids", "cause": "a"} | more)
+        return sorted(test[6:] for one in causes_of([judged_by_tests(page, [])], tests)[1:] for test in one.tests)
+
+    assert left() == ["found", "guess", "measured"]
+    assert left(described=Description("inserted", "one id", 1.0)) == ["found", "measured"]
+    assert left(proven=True, explained="with x", mistakes=["x"]) == ["found"]
