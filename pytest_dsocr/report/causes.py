@@ -116,26 +116,29 @@ def _own(tests: Sequence[TestResult], cause: FailureCause) -> list[str]:
     explained = {cause.what, *cause.at, *(one.what for one in cause.further)}
     for test in tests:
         origin = test.sent.cause
-        if test.sent.case is None and not (origin and (origin.mistakes or origin.what in explained)):
+        is_explained = origin and (origin.mistakes or (origin.what in explained and origin.what not in OF_TEXT))
+        if test.sent.case is None and not is_explained:
             for one in sorted(_found_by(test, cause))[:1]:
                 found.setdefault(function_of(test.nodeid)[0], one)
     return [line for *_, line in sorted(found.values())[:MOST_OWN]]
 
 
 def _found_by(test: TestResult, cause: FailureCause) -> Iterator[tuple[bool, int, str]]:
-    """Yield wrong counts of the cache, tensors before the cause, and any where the cause's own tensor is right.
+    """Yield a text's own description, counts of the cache, tensors before the cause, and any after its right tensor.
 
     Each is its sentence, after two values that sort the most decisive first.
     """
+    own, (function, of) = test.sent.cause, function_of(test.nodeid)
+    name = f"{function.rpartition('::')[2]}{of}"
+    if own and own.what in OF_TEXT and own.described and own.what == cause.what and not cause.proven:
+        yield True, rank(own.what), f"also found by {name}: {own.what}: {own.described}"
     right = [one.error for one in test.comparisons if one.what == cause.what and one.passes]
     is_right = any(isinstance(error, float | int) and error <= RIGHT for error in right)
-    own, (function, of) = test.sent.cause, function_of(test.nodeid)
     why = own.why.removeprefix(f"{UNKNOWN}{own.what}").lstrip(":; ") if own else ""
     where = f"; {why or f'{cause.what} is right there'}" if is_right else ""
     for one in test.comparisons:
         is_count, place = stage_of(one.what) == CACHE and one.error is None, rank(one.what)
         if one.verdict == Verdict.WRONG and (is_count or is_right or place < rank(cause.what)):
-            name = f"{function.rpartition('::')[2]}{of}"
             yield not is_count, place, f"also found by {name}: {one.what}: {one.measured}{where}"
 
 
@@ -251,7 +254,8 @@ def _keys(test: TestResult) -> Iterator[CauseKey]:
         yield "check", test.nodeid.partition("[")[0], own.why or test.why
         said = own.why.removeprefix(OF_CAUSE).partition(REFUTED)[0]
         yield "said", said
-        if not said or UNKNOWN in said or OF_TEXT_ALONE in said:
+        is_of_any_stage = OF_TEXT_ALONE in said or (own.what in OF_TEXT and own.described)
+        if not said or UNKNOWN in said or is_of_any_stage:
             yield "first", own.what
             yield from (("seam", stage) for stage in sorted({*map(stage_of, wrong)} - {*OF_TEXT}))
         elif not own.mistakes:

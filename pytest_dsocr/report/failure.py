@@ -125,7 +125,8 @@ class TestFailure:
         if self.explanation and self.is_proven:
             return FailureOrigin(what, self.explanation.text, [*self.explanation.mistakes])
         described = self.described.text if self.described else ""
-        return FailureOrigin(what, "; ".join(self.checks) or described, [])
+        of_whole = described if self.described and self.described.explains else ""
+        return FailureOrigin(what, "; ".join(self.checks) or described, [], of_whole)
 
     def text(self, reference: Reference | None, again: str) -> str:
         """Return the text for a terminal, at most :data:`MOST_LINES` lines; ``again`` runs the test again."""

@@ -49,6 +49,8 @@ class FailureOrigin(Struct, frozen=True):
     """Proven explanation; else what to check, if that is known."""
     mistakes: list[str]
     """The ids of the known mistakes that are proven to explain it."""
+    described: str = ""
+    """Description of the whole difference there, if it has one."""
 
 
 class WorkerReport(Struct, kw_only=True, frozen=True):

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, not_compared
 from pytest_dsocr.describe.description import Description
@@ -235,6 +235,9 @@ def test_what_a_test_finds_besides_the_cause_is_shown_the_most_decisive_first() 
         first = replace(DRIFT, what="prefill/0", error=error)
         lines = own("prefill/0", failed("t.py::second", first, replace(WRONG, what="prefill"), cause=origin))
         assert [one.rpartition("; ")[2] for one in lines] == ending, "it shows another cause only if the first is right"
+    cut = FailureOrigin("text", "the first 39 are missing", [], "the first 39 are missing")
+    [line] = own("text", failed("t.py::second", replace(WRONG, what="text"), cause=cut))
+    assert line.endswith(cut.described)
 
 
 def test_other_failures_have_the_same_reason_only_if_it_is_proven() -> None:
@@ -331,6 +334,10 @@ def test_state_between_pages_comes_first_and_takes_in_what_may_follow_from_it() 
     state = Symptom.STATE.sentence
     assert grouped(RIGHT)[0] == (state, ["again", "case[b]", "form"])
     assert (state, ["again"]) in grouped({}), "the first page is wrong as well"
+    case = {"id": "a", **to_builtins(case_payload("a")), "first_wrong": None}
+    of_tests = [("passed", payload(DRIFT, case=case)), *(("failed", one.sent) for one in tests[:2])]
+    reruns = [one.rerun or "" for one in result(*of_tests).document.tests[1:]]
+    assert ["[" in one for one in reruns] == [False, False], "alone, the page is read first, and is right"
     seen = Description("state", "vision gives another", 1.0)
     del tests[1]
     assert causes_of([judged_by_tests(case_payload("a", **broke, described=seen), [])], tests)[0].why == seen.text
