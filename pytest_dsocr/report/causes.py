@@ -5,17 +5,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_dsocr.compare.divergence import is_cut, of_whole_page
-from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import COMPARED, ROWS
 from pytest_dsocr.explain.hints import OF_TEXT_ALONE, agreed
 from pytest_dsocr.explain.proof import UNTOLD
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName
-from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, FurtherResult, number
-from pytest_dsocr.report.cause import CHECK, UNKNOWN, FailureCause, function_of
+from pytest_dsocr.report.case_result import CaseResult, FurtherResult, number
+from pytest_dsocr.report.cause import CHECK, UNKNOWN, FailureCause
 from pytest_dsocr.report.file import Ending
-from pytest_dsocr.report.order import AFTER_INPUTS, CACHE, LOGITS, OF_TEXT, TEXT, UP_TO_LOGITS, rank, stage_of
+from pytest_dsocr.report.findings import other_stages, own_findings
+from pytest_dsocr.report.order import AFTER_INPUTS, CACHE, LOGITS, OF_TEXT, TEXT, UP_TO_LOGITS, rank, stage_of, wrong_of
 from pytest_dsocr.report.outcomes import TestResult
 from pytest_dsocr.report.state import knows_state, with_state
 
@@ -31,10 +30,6 @@ VALUES, FILLING = re.compile(r"'[^']*'|\([^()]*\)"), frozenset(("token", "tokens
 """Quoted and bracketed values of a sentence, and words that depend on how many there are."""
 OF_TEST = ("mistake", "check", "kind", "raised", "test")
 """Kinds of keys that a test adds to its group; other kinds come only from the cases of a group."""
-RIGHT = tolerances("float32").usual
-"""Largest error of correct implementations in float32: a comparison within it does not show a cause."""
-MOST_OWN = 3
-"""Number of findings of other tests that are shown with a cause."""
 
 
 def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> list[FailureCause]:
@@ -64,7 +59,7 @@ def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> lis
         one.tests = [test.nodeid for test in tests]
         one.further = [further for further in one.further if not any(_gives(other, further, one) for other in found)]
         if one.cases:
-            one.own, one.left = _own(tests, one), [*_left(tests[1:], one)]
+            one.own, one.left = own_findings(tests, one), [*other_stages(tests[1:], one)]
     return sorted(found, key=lambda one: (_is_of_machine(one, by_name), -len(one.cases), -len(one.tests)))
 
 
@@ -92,7 +87,7 @@ def _by_key(cases: Sequence[CaseResult]) -> dict[CauseKey, FailureCause]:
         ]
         keys += [] if proven else [("alike", stage_of(what), *_kind(case.why)) for case in broken if case.why]
         causes |= dict.fromkeys(keys, cause)
-        inputs = {one for case in broken for one in _wrong(case.comparisons) if one in COMPARED}
+        inputs = {one for case in broken for one in wrong_of(case.comparisons) if one in COMPARED}
         known = [KNOWN] * proven + [GUESSED] * (proven or bool(cause.described))
         causes |= {(kind, _input(one)): cause for kind in known for one in inputs}
         causes |= {key: cause for one in (what, *sorted(inputs)) for key in _seams(one) if key not in causes}
@@ -110,46 +105,6 @@ def _gives(other: FailureCause, further: FurtherResult, one: FailureCause) -> bo
     return is_there and (other.proven or bool(other.described and not further.mistakes))
 
 
-def _own(tests: Sequence[TestResult], cause: FailureCause) -> list[str]:
-    """Return what tests of suites found that does not follow from the cause: one line of each function."""
-    found: dict[str, tuple[bool, int, str]] = {}
-    explained = {cause.what, *cause.at, *(one.what for one in cause.further)}
-    for test in tests:
-        origin = test.sent.cause
-        is_explained = origin and (origin.mistakes or (origin.what in explained and origin.what not in OF_TEXT))
-        if test.sent.case is None and not is_explained:
-            for one in sorted(_found_by(test, cause))[:1]:
-                found.setdefault(function_of(test.nodeid)[0], one)
-    return [line for *_, line in sorted(found.values())[:MOST_OWN]]
-
-
-def _found_by(test: TestResult, cause: FailureCause) -> Iterator[tuple[bool, int, str]]:
-    """Yield a text's own description, counts of the cache, tensors before the cause, and any after its right tensor.
-
-    Each is its sentence, after two values that sort the most decisive first.
-    """
-    own, (function, of) = test.sent.cause, function_of(test.nodeid)
-    name = f"{function.rpartition('::')[2]}{of}"
-    if own and own.what in OF_TEXT and own.described and own.what == cause.what and not cause.proven:
-        yield True, rank(own.what), f"also found by {name}: {own.what}: {own.described}"
-    right = [one.error for one in test.comparisons if one.what == cause.what and one.passes]
-    is_right = any(isinstance(error, float | int) and error <= RIGHT for error in right)
-    why = own.why.removeprefix(f"{UNKNOWN}{own.what}").lstrip(":; ") if own else ""
-    where = f"; {why or f'{cause.what} is right there'}" if is_right else ""
-    for one in test.comparisons:
-        is_count, place = stage_of(one.what) == CACHE and one.error is None, rank(one.what)
-        if one.verdict == Verdict.WRONG and (is_count or is_right or place < rank(cause.what)):
-            yield not is_count, place, f"also found by {name}: {one.what}: {one.measured}{where}"
-
-
-def _left(tests: Sequence[TestResult], cause: FailureCause) -> Iterator[str]:
-    """Yield the stages that tests found wrong besides the cause's own comparison, in the order of the data."""
-    wrong = {what for test in tests for what in _wrong(test.comparisons)} - {*cause.at}
-    own, stages = stage_of(cause.what), {*map(stage_of, wrong)}
-    for stage in sorted(stages - {cause.what}, key=lambda one: (rank(one), one)):
-        yield f"the rest of {stage}" if stage == own else stage
-
-
 def _is_of_machine(one: FailureCause, tests: Mapping[str, TestResult]) -> bool:
     """Return whether all failures of a cause are errors of the machine, and not of the subject."""
     return bool(one.tests) and all(tests[name].ended_as is Ending.INFRASTRUCTURE for name in one.tests)
@@ -163,7 +118,7 @@ def _broken(cases: Sequence[CaseResult]) -> Iterator[tuple[str, list[CaseResult]
             by_what.setdefault(case.first_wrong, []).append(case)
     for what in list(by_what):
         page = of_whole_page(what)
-        if what != page in by_what and all(page in _wrong(case.comparisons) for case in by_what[what]):
+        if what != page in by_what and all(page in wrong_of(case.comparisons) for case in by_what[what]):
             by_what[what] += by_what.pop(page)  # pages that are not cut have no crops to break at
     yield from by_what.items()
 
@@ -237,13 +192,9 @@ def _follows(test: TestResult, cause: FailureCause) -> bool:
     return is_told and bool(found) and start < min(found) and max(found) < len(AFTER_INPUTS)
 
 
-def _wrong(comparisons: Sequence[ComparisonResult]) -> set[str]:
-    return {one.what for one in comparisons if one.verdict == Verdict.WRONG}
-
-
 def _keys(test: TestResult) -> Iterator[CauseKey]:
     """Yield the keys of a test's cause, the surest first."""
-    case, wrong, own = test.sent.case, _wrong(test.comparisons), test.sent.cause
+    case, wrong, own = test.sent.case, wrong_of(test.comparisons), test.sent.cause
     if case and wrong and wrong <= {one.what for one in case.comparisons}:
         yield "case", case.id
     if wrong and all(ComparisonName.parse(what).kind is ComparisonKind.ODD_PAGE for what in wrong):
@@ -292,7 +243,7 @@ def _place(test: TestResult, cause: FailureCause) -> tuple[int, bool, bool, bool
 
     Tests that show state between pages come before these.
     """
-    is_late, is_elsewhere = test.nodeid in cause.follow, cause.what not in _wrong(test.comparisons)
+    is_late, is_elsewhere = test.nodeid in cause.follow, cause.what not in wrong_of(test.comparisons)
     is_other, known = test.case_id not in cause.cases[:1], -knows_state(test) * cause.is_state
     return known, is_late, not test.is_told, is_elsewhere, is_other, test.nodeid
 

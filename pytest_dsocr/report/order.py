@@ -1,9 +1,13 @@
 """Order of comparisons by their stages: inputs, what the model computes, then files."""
 
+from collections.abc import Sequence
+
+from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.models import VISION
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import ComparisonName
+from pytest_dsocr.report.case_result import ComparisonResult
 
 LOGITS, CACHE, TEXT = "logits", "cache", "text"
 OF_TEXT = ("read", TEXT)
@@ -26,3 +30,8 @@ def rank(what: str) -> int:
 def is_of_model(what: str) -> bool:
     """Return whether a comparison is of a result that the model computes."""
     return 0 <= rank(what) < len(AFTER_INPUTS)
+
+
+def wrong_of(comparisons: Sequence[ComparisonResult]) -> set[str]:
+    """Return the names of comparisons that are WRONG."""
+    return {one.what for one in comparisons if one.verdict == Verdict.WRONG}
