@@ -32,6 +32,8 @@ class FailureCause(Struct):
     """Tests that failed from it, the one to read first."""
     described: str = ""
     """Measured relation of the first wrong values to the expected ones."""
+    separated: str = ""
+    """Sizes by which the wrong pages differ from the right ones."""
     further: list[FurtherResult] = []
     """Other causes in these cases, in the order in which to fix them."""
     at: dict[str, int] = {}
@@ -90,13 +92,13 @@ class FailureCause(Struct):
     @property
     def _parts(self) -> list[str]:
         """A proof alone, or the explanation and the description, or the description and what to check."""
-        measured = [self.described] if self.described else []
+        measured, separated = ([one] if one else [] for one in (self.described, self.separated))
         if self.proven:
             return [f"{self.why} (proven)"]
         if self.why and not self.why.startswith(CHECK):
-            return [self.why, *(f"measured: {one}" for one in measured)]
+            return [self.why, *(f"measured: {one}" for one in measured), *separated]
         bare = f"{CHECK}{UNKNOWN}{self.what}" if measured or self.own else ""
-        return [*measured, *filter(None, [self.why.removeprefix(bare).lstrip(":; ")])]
+        return [*measured, *separated, *filter(None, [self.why.removeprefix(bare).lstrip(":; ")])]
 
 
 def label(one: FailureCause) -> str:

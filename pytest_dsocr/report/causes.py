@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from pytest_dsocr.compare.divergence import is_cut, of_whole_page
+from pytest_dsocr.compare.divergence import of_whole_page
 from pytest_dsocr.contract import COMPARED, ROWS
 from pytest_dsocr.explain.hints import OF_TEXT_ALONE, agreed
 from pytest_dsocr.explain.proof import UNTOLD
@@ -71,7 +71,7 @@ def _by_key(cases: Sequence[CaseResult]) -> dict[CauseKey, FailureCause]:
         keys: list[CauseKey] = [("mistake", name) for name in first.mistakes if proven]
         named = _named_by(first, proven) if stands else ""
         cause = next((causes[key] for key in keys if key in causes), None)
-        cause = cause or _new(cases, what, named or _hint(what, first, broken, cases), proven)
+        cause = cause or _new(cases, what, named or _hint(first, broken), proven)
         told, text = _described(what, first, broken, cause.unit)
         read_first = first if named or cause.cases or what not in OF_TEXT else told
         cause.cases += dict.fromkeys(case.id for case in (read_first, *broken) if case in broken)
@@ -248,18 +248,11 @@ def _place(test: TestResult, cause: FailureCause) -> tuple[int, bool, bool, bool
     return known, is_late, not test.is_told, is_elsewhere, is_other, test.nodeid
 
 
-def _hint(what: str, first: CaseResult, broken: Sequence[CaseResult], cases: Sequence[CaseResult]) -> str:
-    """Return the common part of the cases' hints, and for texts whether pages without crops are right.
+def _hint(first: CaseResult, broken: Sequence[CaseResult]) -> str:
+    """Return the common part of the cases' hints.
 
     A hint that names mistakes which the case to read refutes is left out.
     """
     hints = [case.cause or "" for case in broken if {*case.mistakes} <= {*first.mistakes}] or [first.cause or ""]
     common = agreed(hints) or (hints[0] if UNKNOWN in hints[0] else hints[0] and f"{hints[0]} ({broken[0].id})")
-    right = [case for case in cases if case.passes]
-    if what == "text" and right and all(map(_is_cut, broken)) and not any(map(_is_cut, right)):
-        common += "; the pages without crops are right"
     return common and f"{CHECK}{common}"
-
-
-def _is_cut(case: CaseResult) -> bool:
-    return is_cut(case.shapes["reference"] or {})

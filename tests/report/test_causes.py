@@ -11,10 +11,12 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.hints import OF_TEXT_ALONE
 from pytest_dsocr.explain.proof import UNTOLD
 from pytest_dsocr.records.names import ComparisonKind
+from pytest_dsocr.records.page_measures import PageMeasures
 from pytest_dsocr.report.case_result import FurtherResult
 from pytest_dsocr.report.cause import also_failed, others_failed, where_broke
 from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import TestResult, judged_by_tests
+from pytest_dsocr.report.separating import separation
 from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.worker_report import FailureOrigin
 from tests.report.made import DRIFT, FAULT, WRONG, case_payload, payload, result
@@ -153,10 +155,29 @@ def test_of_texts_that_several_workers_explain_each_must_leave_what_is_named() -
     )
 
 
-def test_of_texts_it_is_said_that_pages_without_crops_are_right() -> None:
-    cut, whole = ({"shapes": {"reference": {"images_crop": f"{dtype} [4, 3]"}}} for dtype in ("bfloat16", "float32"))
-    runs = ((cut, whole | RIGHT), (cut, cut | RIGHT), (cut, whole, whole | RIGHT), (cut,))
-    assert [why(*run).endswith("the pages without crops are right") for run in runs] == [True, False, False, False]
+def test_a_size_that_separates_wrong_pages_from_right_ones_is_reported_unless_chance_may() -> None:
+    """The odd pages count, too: with a few pages alone, some size separates them by chance."""
+    wrong = {"verdict": "WRONG", "passes": False, "first_wrong": "text", "cause": "every stage"}
+    pages = {"a": (2000, 8, 1102), "b": (1140, 4, 702), "c": (532, 0, 282)}
+    sizes = {name: PageMeasures(width, 900, *of, 90) for name, (width, *of) in pages.items()}
+    cases = [
+        case_payload(name, **(wrong if name == "a" else {}), page=name, measures=to_builtins(size))
+        for name, size in sizes.items()
+    ]
+
+    def said(right: int) -> str:
+        odd = [failed("t.py::odd[wide]", cause=shown("", "a"), page=PageMeasures(2100, 900, 9, 1208, 6))]
+        odd += [replace(one, outcome="passed", nodeid=f"t.py::odd[{k}]") for k in range(right) for one in odd[:1]]
+        for k, one in enumerate(odd[1:]):
+            one.sent = payload(DRIFT, page=PageMeasures(1400, 2000, 4, 698 - k, 6))
+        odd[0].sent = structs.replace(odd[0].sent, comparisons=payload(WRONG).comparisons)
+        [cause] = causes_of(cases, [])
+        cause.tests.append(odd[0].nodeid)
+        return separation(cause, cases, odd)
+
+    assert said(16).startswith("the 2 wrong of 20 pages have at least 1,102 tokens in the prompt")
+    assert ["8 crops" in said(16), "height" in said(16)] == [True, False]
+    assert said(8) == "", "of 12 pages, one of 66 pairs is separated by chance"
 
 
 def failed(nodeid: str, *wrong: Comparison, **sent: Any) -> TestResult:
