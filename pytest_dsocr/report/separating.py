@@ -32,13 +32,16 @@ def separation(cause: FailureCause, cases: Sequence[CaseResult], tests: Iterable
     of_wrong, of_all = ({name for name, _ in pages} for pages in (wrong, wrong + right))
     if len(SIZES) / comb(len(of_all), len(of_wrong)) > 1 - SURE:
         return ""
-    found = ", ".join(_separating([page for _, page in wrong], [page for _, page in right]))
-    return found and f"the {len(of_wrong)} wrong of {len(of_all)} pages have {found}"
+    found = [*_separating([page for _, page in wrong], [page for _, page in right])]
+    least, most = (", ".join(words) for words in zip(*found, strict=True)) if found else ("", "")
+    return (
+        least and f"the {len(of_wrong)} wrong of {len(of_all)} pages have at least {least}; right ones at most {most}"
+    )
 
 
-def _separating(wrong: Sequence[PageMeasures], right: Sequence[PageMeasures]) -> Iterator[str]:
-    """Yield each size whose least value of wrong pages exceeds the largest one of right pages."""
+def _separating(wrong: Sequence[PageMeasures], right: Sequence[PageMeasures]) -> Iterator[tuple[str, str]]:
+    """Yield the least size of wrong pages, and the largest of right pages, if it is smaller."""
     for name, size in SIZES.items():
         least, largest = min(map(size, wrong)), max(map(size, right))
         if least > largest:
-            yield f"at least {least:,} {name} (right ones at most {largest:,})"
+            yield f"{least:,} {name}", f"{largest:,}"
