@@ -178,7 +178,7 @@ class TestFailure:
         of = f" of {self.report.case.id}" if self.report else ""
         for k, one in enumerate(self._ranked[:MOST_COMPARISONS]):
             is_shown = k == 0 and self._headline.startswith(plain(_finding(one)))
-            found = f"{one.what}{of}" if is_shown else _finding(one)
+            found = f"{one.what}{of if k == 0 else ''}{'' if is_shown else f': {one.measured}'}"
             yield from entry(one.verdict, found, LINES_OF_COMPARISON)
             shown = [(f"{'':<{MARGIN}}{line}", line) for line in one.details if not line.startswith(CHECK)]
             details = [whole if line.startswith(COMMANDS) else fit(whole) for whole, line in shown]

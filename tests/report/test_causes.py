@@ -372,10 +372,11 @@ def test_wrong_texts_are_perhaps_of_one_cause_and_guesses_about_inputs_give_way_
         failed("t.py::second", text, cause=shown("text", f"every stage: {OF_TEXT_ALONE}")),
         failed("t.py::own_steps", replace(text, what="read"), cause=shown("read")),
         failed("t.py::prompt", replace(text, what="read/another prompt"), cause=shown("")),
+        failed("t.py::read", replace(text, what="read"), cause=shown("read", "what makes read; 9 not tried")),
         failed("t.py::other", text, cause=shown("text", "whether the cause is a cache")),
     ]
     names = [[test[6:] for test in one.tests] for one in causes_of([judged_by_tests(page, [])], tests)]
-    assert names == [["second", "own_steps", "prompt"], ["other"]]
+    assert names == [["second", "own_steps", "read", "prompt"], ["other"]]
 
     tests = [
         failed("t.py::guess", ids, cause=shown("", "that it is read so")),
