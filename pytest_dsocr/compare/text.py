@@ -6,13 +6,12 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from rapidfuzz import fuzz
-from rapidfuzz.distance import Levenshtein
+from rapidfuzz.distance import Levenshtein, Postfix, Prefix
 
 from pytest_dsocr.base.words import shown
 from pytest_dsocr.compare.diff import diff
@@ -103,8 +102,9 @@ def _lacking(actual: str, expected: str) -> Iterator[TextDefect]:
     found = fuzz.partial_ratio_alignment(actual, expected, score_cutoff=100 * (1 - NEARLY))
     left_out = [one for one in Levenshtein.opcodes(expected, actual) if one.tag == "delete"]
     largest = max((one.src_end - one.src_start for one in left_out), default=0)
-    is_end = found is not None and not found.dest_start
-    is_start = found is not None and found.dest_end == of
+    few = UNRELATED_FROM * of
+    is_start = found is not None and found.dest_end == of and Prefix.similarity(actual, expected) < few
+    is_end = found is not None and not found.dest_start and Postfix.similarity(actual, expected) < few
     if is_start or is_end or 2 * largest >= lost:
         sign = Symptom.START_MISSING if is_start else Symptom.END_MISSING if is_end else Symptom.PART_MISSING
         yield TextDefect(sign, f"about {lost} of {of} characters; the rest is nearly right")
@@ -209,7 +209,7 @@ class _Apart:
 
     @classmethod
     def of(cls, actual: str, expected: str) -> _Apart:
-        at = next(k for k, (a, b) in enumerate(zip_longest(actual, expected)) if a != b)
+        at = Prefix.similarity(actual, expected)
         edits, shorter = Levenshtein.distance(actual, expected), min(len(actual), len(expected))
         foreign = (edits - abs(len(actual) - len(expected))) / max(shorter, 1)
         return cls(at, edits, edits / len(expected) if expected else math.inf, foreign)

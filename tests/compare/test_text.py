@@ -85,6 +85,13 @@ def test_what_begins_as_the_page_or_is_part_of_it_is_a_reading_of_it(actual: str
     assert Symptom.UNRELATED not in compare_text(actual, TENS, 0.0).signs
 
 
+def test_a_text_that_is_shorter_and_mostly_another_lacks_no_part_of_the_page() -> None:
+    missing = {Symptom.START_MISSING, Symptom.PART_MISSING, Symptom.END_MISSING}
+    parts = (PAGE[:30] + "x" * 40, PAGE[:30] + PAGE[100:], PAGE[:60] + PAGE[-30:], "x" + PAGE[100:])
+    found = [[*missing & compare_text(one, PAGE, 0.0).signs] for one in parts]
+    assert found == [[], [Symptom.PART_MISSING], [Symptom.PART_MISSING], [Symptom.START_MISSING]]
+
+
 def test_more_than_twice_what_the_page_repeats_is_a_circle() -> None:
     found = degenerations(PAGE + "once again " * 5, PAGE + "once again " * 2)
     assert [one.sign for one in found] == [Symptom.REPETITION]

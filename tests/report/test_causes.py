@@ -159,7 +159,7 @@ def test_a_size_that_separates_wrong_pages_from_right_ones_is_reported_unless_ch
     """The odd pages count, too: with a few pages alone, some size separates them by chance."""
     wrong = {"verdict": "WRONG", "passes": False, "first_wrong": "text", "cause": "every stage"}
     pages = {"a": (2000, 8, 1102), "b": (1140, 4, 702), "c": (532, 0, 282)}
-    sizes = {name: PageMeasures(width, 900, *of, 90) for name, (width, *of) in pages.items()}
+    sizes = {name: PageMeasures(width, 900, crops, tokens, 90) for name, (width, crops, tokens) in pages.items()}
     cases = [
         case_payload(name, **(wrong if name == "a" else {}), page=name, measures=to_builtins(size))
         for name, size in sizes.items()
