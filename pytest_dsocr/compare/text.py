@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from rapidfuzz import fuzz
 from rapidfuzz.distance import Levenshtein, Postfix, Prefix
 
-from pytest_dsocr.base.words import shown
+from pytest_dsocr.base.words import listed, shown
 from pytest_dsocr.compare.diff import diff
 from pytest_dsocr.compare.systematic import habits
 from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
@@ -108,6 +109,14 @@ def _lacking(actual: str, expected: str) -> Iterator[TextDefect]:
     if is_start or is_end or 2 * largest >= lost:
         sign = Symptom.START_MISSING if is_start else Symptom.END_MISSING if is_end else Symptom.PART_MISSING
         yield TextDefect(sign, f"about {lost} of {of} characters; the rest is nearly right")
+
+
+def _never_read(actual: str, expected: str) -> Iterator[TextDefect]:
+    """Yield the marks in several words of ``expected`` that are nowhere in ``actual``, as if a token were forbidden."""
+    words = Counter(mark for word in expected.split() for mark in {*word} if not mark.isalnum())
+    lost = [f"{mark!r}, in {times} words" for mark, times in words.items() if times > 1 and mark not in actual]
+    if lost:
+        yield TextDefect(Symptom.NEVER_READ, f"{listed(lost, 3)} of the reference")
 
 
 def _in_span(text: str) -> bool:
@@ -228,6 +237,8 @@ def compare_text(actual: str, expected: str, allowed: float, *, is_stopped: bool
     lacks = actual.strip() and len(actual) <= len(expected) - CHARACTERS and apart.foreign <= NEARLY
     if lacks and not any(one.sign in CUT for one in found):
         found += _lacking(actual, expected)
+    if apart.share <= NEARLY:
+        found += _never_read(actual, expected)
     astray = [one for one in found if not (is_stopped and one.sign in ENDS)]
     is_early = apart.at < UNRELATED_FROM * len(expected)
     if actual.strip() and is_early and apart.share > UNRELATED_SHARE and apart.foreign > FOREIGN_SHARE:

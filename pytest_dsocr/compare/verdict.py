@@ -100,6 +100,7 @@ class Symptom(StrEnum):
     NUMBERS = "numbers"
     ECHO = "echo"
     UNRELATED = "unrelated"
+    NEVER_READ = "a mark never occurs"
     LENGTH = "length"
     ELSEWHERE = "elsewhere"
     HABIT = "each time"

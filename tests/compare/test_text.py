@@ -92,6 +92,14 @@ def test_a_text_that_is_shorter_and_mostly_another_lacks_no_part_of_the_page() -
     assert found == [[], [Symptom.PART_MISSING], [Symptom.PART_MISSING], [Symptom.START_MISSING]]
 
 
+def test_a_mark_of_several_words_that_is_nowhere_in_a_nearly_right_text_is_named() -> None:
+    page, never = f"{PAGE}Date: 1\nTotal: 2\n", Symptom.NEVER_READ
+    texts = page.replace(":", ""), page.replace("Date:", "Date"), page[:9] + page.replace(":", "")[60:]
+    found = [compare_text(one, page, 0.0) for one in texts]
+    assert [never in one.signs for one in found] == [True, False, False], "one may be chance, as in a wrong text"
+    assert f"{never}: ':', in 2 words of the reference" in found[0].details
+
+
 def test_more_than_twice_what_the_page_repeats_is_a_circle() -> None:
     found = degenerations(PAGE + "once again " * 5, PAGE + "once again " * 2)
     assert [one.sign for one in found] == [Symptom.REPETITION]
