@@ -130,8 +130,10 @@ def compare_boxes(
     verdict = Verdict.DRIFT if _within(pairs, limits) else Verdict.WRONG
     move = shared_move([(a.box, b.box) for a, b in pairs.both])
     measured = "; ".join([*_measured(pairs, limits, other), *([f"{Symptom.SHARED_MOVE}: {move}"] if move else [])])
-    signs = frozenset((Symptom.SHARED_MOVE,) if move else ())
-    return Comparison("boxes", verdict, measured, None, tuple(_details(pairs, other)), signs)
+    is_lacking = pairs.missing and not (any(pairs.apart) or pairs.surplus or pairs.renamed or pairs.regrouped)
+    signs = {Symptom.SHARED_MOVE: bool(move), Symptom.BOXES_MISSING: is_lacking and not pairs.exchanged}
+    found = frozenset(sign for sign, is_there in signs.items() if is_there)
+    return Comparison("boxes", verdict, measured, None, tuple(_details(pairs, other)), found)
 
 
 def pair_up(actual: Sequence[SpanSeen], expected: Sequence[SpanSeen]) -> Pairs:

@@ -34,6 +34,7 @@ DEGENERATE = frozenset(
     (
         *(Symptom.EMPTINESS, Symptom.TRUNCATION, Symptom.GOES_ON, Symptom.LOST_START, Symptom.REPETITION),
         *(Symptom.BYTE_MARKS, Symptom.BROKEN_CHARACTERS, Symptom.MARKUP, Symptom.ECHO, Symptom.UNRELATED),
+        Symptom.ENDS_INSIDE,
     )
 )
 KINDS = {"tokens": "tokens", "text": "characters", MMD: "characters", **dict.fromkeys(OF_BOXES, "boxes")}

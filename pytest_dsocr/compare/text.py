@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from rapidfuzz.distance import Levenshtein
+from rapidfuzz import fuzz
+from rapidfuzz.distance import Levenshtein, Postfix, Prefix
 
-from pytest_dsocr.base.words import shown
+from pytest_dsocr.base.words import listed, shown
 from pytest_dsocr.compare.diff import diff
 from pytest_dsocr.compare.systematic import habits
 from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
@@ -93,7 +94,29 @@ def _cut(actual: str, expected: str) -> Iterator[TextDefect]:
         )
     elif _in_span(actual) and not _in_span(expected):
         how = f"it ends inside a span, after {len(actual)} characters; the reference has {len(expected)}"
-        yield TextDefect(Symptom.TRUNCATION, how)
+        yield TextDefect(Symptom.TRUNCATION if len(actual) < len(expected) else Symptom.ENDS_INSIDE, how)
+
+
+def _lacking(actual: str, expected: str) -> Iterator[TextDefect]:
+    """Yield which part is missing of a text that is nearly a part of ``expected``."""
+    of, lost = len(expected), len(expected) - len(actual)
+    found = fuzz.partial_ratio_alignment(actual, expected, score_cutoff=100 * (1 - NEARLY))
+    left_out = [one for one in Levenshtein.opcodes(expected, actual) if one.tag == "delete"]
+    largest = max((one.src_end - one.src_start for one in left_out), default=0)
+    few = UNRELATED_FROM * of
+    is_start = found is not None and found.dest_end == of and Prefix.similarity(actual, expected) < few
+    is_end = found is not None and not found.dest_start and Postfix.similarity(actual, expected) < few
+    if is_start or is_end or 2 * largest >= lost:
+        sign = Symptom.START_MISSING if is_start else Symptom.END_MISSING if is_end else Symptom.PART_MISSING
+        yield TextDefect(sign, f"about {lost} of {of} characters; the rest is nearly right")
+
+
+def _never_read(actual: str, expected: str) -> Iterator[TextDefect]:
+    """Yield the marks in several words of ``expected`` that are nowhere in ``actual``, as if a token were forbidden."""
+    words = Counter(mark for word in expected.split() for mark in {*word} if not mark.isalnum())
+    lost = [f"{mark!r}, in {times} words" for mark, times in words.items() if times > 1 and mark not in actual]
+    if lost:
+        yield TextDefect(Symptom.NEVER_READ, f"{listed(lost, 3)} of the reference")
 
 
 def _in_span(text: str) -> bool:
@@ -176,6 +199,9 @@ UNRELATED_FROM, UNRELATED_SHARE, FOREIGN_SHARE = 0.1, 0.5, 0.2
 It is of this page if the shorter text is part of the longer one but for a fifth. Of the pairs of shipped pages 99 %
 differ in more.
 """
+NEARLY = 0.1
+"""Largest foreign share of a text that only lacks a part of the page."""
+CUT, ENDS = (Symptom.TRUNCATION, Symptom.LOST_START), (Symptom.TRUNCATION, Symptom.ENDS_INSIDE, Symptom.END_MISSING)
 
 
 @dataclass(frozen=True)
@@ -192,7 +218,7 @@ class _Apart:
 
     @classmethod
     def of(cls, actual: str, expected: str) -> _Apart:
-        at = next(k for k, (a, b) in enumerate(zip_longest(actual, expected)) if a != b)
+        at = Prefix.similarity(actual, expected)
         edits, shorter = Levenshtein.distance(actual, expected), min(len(actual), len(expected))
         foreign = (edits - abs(len(actual) - len(expected))) / max(shorter, 1)
         return cls(at, edits, edits / len(expected) if expected else math.inf, foreign)
@@ -207,8 +233,13 @@ def compare_text(actual: str, expected: str, allowed: float, *, is_stopped: bool
     if actual == expected:
         return _equal("text", expected)
     apart = _Apart.of(actual, expected)
-    found = degenerations(actual, expected)
-    astray = [one for one in found if not (is_stopped and one.sign is Symptom.TRUNCATION)]
+    found = [*degenerations(actual, expected)]
+    lacks = actual.strip() and len(actual) <= len(expected) - CHARACTERS and apart.foreign <= NEARLY
+    if lacks and not any(one.sign in CUT for one in found):
+        found += _lacking(actual, expected)
+    if apart.share <= NEARLY:
+        found += _never_read(actual, expected)
+    astray = [one for one in found if not (is_stopped and one.sign in ENDS)]
     is_early = apart.at < UNRELATED_FROM * len(expected)
     if actual.strip() and is_early and apart.share > UNRELATED_SHARE and apart.foreign > FOREIGN_SHARE:
         astray.append(TextDefect(Symptom.UNRELATED, f"it reads something else from character {apart.at} on"))
@@ -221,7 +252,8 @@ def compare_text(actual: str, expected: str, allowed: float, *, is_stopped: bool
     verdict = Verdict.DRIFT if apart.share <= allowed and not empty else Verdict.WRONG
     measured = "; ".join([*(one.sign for one in astray), _measured(actual, expected, apart, allowed)])
     signs = frozenset(one.sign for one in astray)
-    return Comparison("text", verdict, measured, None, tuple(map(str, astray)), signs, diff=diff(actual, expected))
+    shown = tuple(map(str, astray)), signs
+    return Comparison("text", verdict, measured, None, *shown, diff=diff(actual, expected), share=apart.share)
 
 
 def compare_content(what: str, actual: str, expected: str, allowed: float) -> Comparison:

@@ -84,8 +84,14 @@ class Symptom(StrEnum):
     # text
     EMPTINESS = "emptiness"
     TRUNCATION = "truncation"
+    ENDS_INSIDE = "ends inside a span"
+    """And is as long as the reference, or longer."""
     GOES_ON = "goes on"
     LOST_START = "lost start"
+    START_MISSING = "the start is missing"
+    """And the rest is nearly right, as for the next two."""
+    PART_MISSING = "a part is missing"
+    END_MISSING = "the end is missing"
     REPETITION = "repetition"
     BYTE_MARKS = "byte marks"
     BROKEN_CHARACTERS = "broken characters"
@@ -94,11 +100,14 @@ class Symptom(StrEnum):
     NUMBERS = "numbers"
     ECHO = "echo"
     UNRELATED = "unrelated"
+    NEVER_READ = "a mark never occurs"
     LENGTH = "length"
     ELSEWHERE = "elsewhere"
     HABIT = "each time"
     """Characters are read wrongly in the same way nearly each time."""
+    STATE = "state", "the same page, read again after another one, gives another result"
     # boxes and files
+    BOXES_MISSING = "boxes missing", "every box that is there is right, and others are missing"
     SHARED_MOVE = "shared move", "nearly all boxes moved by the same shift and scale, which fewer bits do not cause"
     OTHER_FILES = "other files", "files other than figures are missing or surplus"
 
@@ -152,6 +161,8 @@ class Comparison:
     """The largest error that passes, of tensors."""
     along: str = field(default="", compare=False, repr=False)
     """A digit of :mod:`pytest_dsocr.describe.error_digits` for the error of each decoding step."""
+    share: float | None = field(default=None, compare=False)
+    """Edit distance of a text over the reference's length."""
 
     @property
     def stage(self) -> str:

@@ -161,7 +161,7 @@ def _said(edit: Edit, expected: str) -> str:
     if len(edit.places) == 1:
         [at] = edit.places
         return f"{what} at character {at:,}, after {_quoted(expected, at)}" if at else f"{what} at the start"
-    of = f" of {expected.count(before)}" if before else ""
+    of = f" of {expected.count(before, edit.places[0])}" if before else ""
     return f"{what} at {len(edit.places)}{of} places, from character {edit.places[0]:,} on"
 
 

@@ -50,6 +50,7 @@ OF_STAGES: Mapping[str, tuple[Pick, ...]] = {
 }
 """Mistakes of a stage that no group is named after."""
 FLAG = "--dsocr-explain"
+OF_TEXT_ALONE = "a text alone does not tell them apart"
 UNTRIED, ENDED = "not tried", " before the time ended"
 DEEPER = "offer {}stages ({}) to see which breaks first"
 OR = ", or "
@@ -91,9 +92,11 @@ def agreed(hints: Sequence[str]) -> str:
 def _of_text_alone(scene: FailureContext) -> str:
     """Return the symptoms of a wrong text. Any stage may be wrong, so no mistake is named."""
     of_inputs = scene.right(*COMPARED)
-    stages = f"every stage{of_inputs * ' after the inputs, which are right'}: a text alone does not tell them apart"
+    stages = f"every stage{of_inputs * ' after the inputs, which are right'}: {OF_TEXT_ALONE}"
     signs = ", ".join(sorted(scene.first.signs))
-    boxes = "every box is right" if scene.right("boxes") else "boxes differ" if scene.wrong("boxes") else ""
+    is_lacking = scene.wrong("boxes") and Symptom.BOXES_MISSING in scene.found["boxes"].signs
+    wrong = Symptom.BOXES_MISSING if is_lacking else "boxes differ" if scene.wrong("boxes") else ""
+    boxes = "every box is right" if scene.right("boxes") else wrong
     deeper = DEEPER.format(*(("", "level L2") if of_inputs else ("inputs and ", "levels L1 and L2")))
     return "; ".join(filter(None, (stages, signs and f"what is seen: {signs}", boxes, deeper)))
 

@@ -10,7 +10,7 @@ from pytest_dsocr.compare.readings import SURE
 
 MOST_ODDS = 1 - SURE
 """Largest probability, in a proof, that another cause gives the same; for readings, the level of the test."""
-UNTOLD = "cannot be told apart by these pages"
+UNTOLD = "not enough to name one"
 """Start of an explanation that names no mistake, as chance gives the same text as likely."""
 AGREEING, ODDS_OF_PLACE = 0.24, 0.5
 """Probability that an unrelated mistake chooses the subject's token in one wrong place of a text, measured and at most.

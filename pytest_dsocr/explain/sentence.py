@@ -141,7 +141,7 @@ def of_readings(report: CaseReport) -> Explanation | None:
 
 def of_refuted(what: str, pages: int) -> Explanation:
     """Return the explanation of a text that refutes all mistakes that explain the pages before."""
-    return Explanation(f"{REFUTED} what explains the pages before", what, pages=pages)
+    return Explanation(f"{REFUTED} any known mistake that gives the texts of the pages before", what, pages=pages)
 
 
 def of_earlier(found: Explanation, case_id: str, what: str) -> Explanation:

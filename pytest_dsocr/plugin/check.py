@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport
     from pytest_dsocr.compare.tolerances import Tolerances
     from pytest_dsocr.records.config import Config
+    from pytest_dsocr.records.page_measures import PageMeasures
     from pytest_dsocr.reference.protocol import Reference
 
 
@@ -34,6 +35,8 @@ class Check:
             self._looser_of_run = within_markers(limits.but(config.tolerances), self.item).looser_than(limits)
         self.looser: dict[str, tuple[float, float, str]] = {}
         """Limits wider than the usual ones, by name, each with the usual one and its origin."""
+        self.page: PageMeasures | None = None
+        """Sizes of the page that the test reads without a case."""
         self.made: list[Comparison] = []
         self.reported = 0
         """Number of comparisons in the test's reports so far."""

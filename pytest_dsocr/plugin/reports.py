@@ -161,6 +161,7 @@ def _sent(item: pytest.Item, error: BaseException | None, report: pytest.TestRep
         case=item.config.stash.get(CASES, {}).get(case_id),
         comparisons=[ComparisonResult.of(one) for one in check.made] if check else [],
         looser=check.looser | _slower(check.made, item.config) if check else {},
+        page=check.page if check else None,
         left_out=item.stash.get(LEFT_OUT, None) or _declared(item, report),
         of_case=case_id,
         notes=[*item.config.stash.get(NOTES, ())],

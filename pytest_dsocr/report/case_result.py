@@ -15,6 +15,7 @@ from pytest_dsocr.base.words import printable
 from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.hints import hint
+from pytest_dsocr.records.page_measures import PageMeasures
 from pytest_dsocr.records.provenance import is_by_engine
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class ComparisonResult(Struct, frozen=True):
     """Largest error that passes."""
     along: str = ""
     """A digit for the error of each decoding step; see :mod:`pytest_dsocr.describe.error_digits`."""
+    share: Number = None
+    """Edit distance of a text over the reference's length."""
 
     @classmethod
     def of(cls, one: Comparison) -> ComparisonResult:
@@ -52,7 +55,7 @@ class ComparisonResult(Struct, frozen=True):
         diff = [[(str(piece.side), piece.text) for piece in line] for line in one.diff]
         error, details, signs = of_number(one.error), [*one.details], sorted(one.signs)
         judged = one.what, one.verdict, one.passes, one.measured, error, details
-        return cls(*judged, one.reason, signs, diff, of_number(one.allowed), one.along)
+        return cls(*judged, one.reason, signs, diff, of_number(one.allowed), one.along, of_number(one.share))
 
 
 class Fault(Struct, frozen=True):
@@ -201,6 +204,8 @@ class CaseResult(Struct, kw_only=True, frozen=True):
     """None where the subject did not come to its text."""
     shapes: dict[Side, dict[str, str] | None]
     """dtype and shape of the inputs by name; None where the subject does not show them."""
+    measures: PageMeasures | None = None
+    """None of several pages together."""
     compression: Compression | None
     """None where the vendor counts no image tokens of such a preset, or the reference wrote nothing."""
     loss: PageLoss | None = None
@@ -242,7 +247,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
         """Return the result of a case, judged under the run's own limits and not those of one test."""
         exchange, divergence, readings = report.exchange, report.divergence, report.readings
         answer, expected, explanation = exchange.answer, exchange.expected, exchange.explanation
-        has_read = "read" not in answer.lost
+        has_read, measures = "read" not in answer.lost, _measures(exchange)
         read = [[span.label, *map(of_number, box)] for span in answer.spans for box in span.boxes]
         return cls(
             id=report.case.id,
@@ -279,7 +284,8 @@ class CaseResult(Struct, kw_only=True, frozen=True):
                 "reference": expected.inputs.shapes,
                 "subject": answer.inputs.shapes if answer.inputs else None,
             },
-            compression=_compression(exchange),
+            measures=measures,
+            compression=_compression(exchange, measures),
             loss=_loss(report),
             readings=RepeatedReadings([one.after for one in readings.made], [*readings.failing]) if readings else None,
             said=ReadOutput(printable(answer.text), read) if has_read else None,
@@ -314,15 +320,25 @@ def _loss(report: CaseReport) -> PageLoss | None:
     return PageLoss(lost, dict(budget.allowed), budget.origin, stages)
 
 
-def _compression(exchange: CaseRun) -> Compression | None:
+def _measures(exchange: CaseRun) -> PageMeasures | None:
     from pytest_dsocr.contract.image import load_image
+    from pytest_dsocr.contract.presets import crop_count
+
+    case, inputs = exchange.case, exchange.expected.inputs
+    if case.is_several:
+        return None
+    crops = sum(map(crop_count, inputs.images_spatial_crop))
+    return PageMeasures(*load_image(case.page).size, crops, len(inputs.prompt_ids), len(exchange.expected.steps))
+
+
+def _compression(exchange: CaseRun, page: PageMeasures | None) -> Compression | None:
     from pytest_dsocr.cost.workload import Workload, valid_image_tokens
 
     case, tokens = exchange.case, len(exchange.expected.steps)
     written = tokens - (tokens < case.max_new_tokens)  # the last is then the end token
-    if case.is_several:
+    if page is None:
         return None
-    shown = valid_image_tokens(Workload(load_image(case.page).size, case.preset, 0, tokens), case.family)
+    shown = valid_image_tokens(Workload((page.width_px, page.height_px), case.preset, 0, tokens), case.family)
     return Compression(shown, written) if shown and written > 0 else None
 
 

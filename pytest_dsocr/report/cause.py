@@ -32,14 +32,18 @@ class FailureCause(Struct):
     """Tests that failed from it, the one to read first."""
     described: str = ""
     """Measured relation of the first wrong values to the expected ones."""
+    separated: str = ""
+    """Sizes by which the wrong pages differ from the right ones."""
     further: list[FurtherResult] = []
     """Other causes in these cases, in the order in which to fix them."""
     at: dict[str, int] = {}
     """Number of cases by their own first WRONG comparison: pages without crops break elsewhere than the others."""
     follow: list[str] = []
-    """Failed tests of later stages alone, which may follow from the wrong values; ``tests`` has them too."""
+    """Failed tests that may follow from the wrong values, as of later stages alone; ``tests`` has them too."""
     own: list[str] = []
     """Findings of other tests that do not follow from the cause, the most decisive first."""
+    is_state: bool = False
+    """Whether a page, read again, gave another result, from which these failures may follow."""
     left: list[str] = []
     """Other stages that its tests found wrong, in the order of the data."""
 
@@ -88,13 +92,13 @@ class FailureCause(Struct):
     @property
     def _parts(self) -> list[str]:
         """A proof alone, or the explanation and the description, or the description and what to check."""
-        measured = [self.described] if self.described else []
+        measured, separated = ([one] if one else [] for one in (self.described, self.separated))
         if self.proven:
             return [f"{self.why} (proven)"]
         if self.why and not self.why.startswith(CHECK):
-            return [self.why, *(f"measured: {one}" for one in measured)]
+            return [self.why, *(f"measured: {one}" for one in measured), *separated]
         bare = f"{CHECK}{UNKNOWN}{self.what}" if measured or self.own else ""
-        return [*measured, *filter(None, [self.why.removeprefix(bare).lstrip(":; ")])]
+        return [*measured, *separated, *filter(None, [self.why.removeprefix(bare).lstrip(":; ")])]
 
 
 def label(one: FailureCause) -> str:
@@ -119,17 +123,17 @@ def where_broke(one: FailureCause) -> str:
 
 def others_failed(one: FailureCause) -> str:
     """Return how many other tests failed, where, and whether for the same reason; empty if there are none."""
-    others, reason = also_failed(one), "for these reasons" if one.further else "for the same reason"
-    if one.proven or not one.cases or not others:
-        return others and f"{others} failed {reason}"
-    at = f" at {listed(one.left)}" if one.left else ""
-    return f"{count(len(one.tests) - 1, 'more test')} failed{at}, perhaps {reason}"
+    others, reason = one.tests[1:], "for these reasons" if one.further else "for the same reason"
+    shown = [test for test in others if one.proven and test not in one.follow]
+    at = f" at {listed(one.left)}" if one.left and not one.proven else ""
+    how = {f" {reason}": len(shown), f"{at}, perhaps {reason}" if one.cases else " alike": len(others) - len(shown)}
+    return "; ".join(f"{count(tests, 'more test')} failed{which}" for which, tests in how.items() if tests)
 
 
 def also_failed(one: FailureCause, named: int = 0, how: str = "") -> str:
     """Return the number and names of the other tests that failed from a cause; empty if there are none."""
     others = sorted(one.tests[1:])
-    follow = f" ({len(one.follow)} of later stages, which may follow from it)" if one.follow else ""
+    follow = f" ({len(one.follow)} of them perhaps)" if one.follow else ""
     names = f": {listed([*_named(others)], named)}" if named else ""
     return f"{count(len(others), 'more test')}{follow}{how}{names}" if others else ""
 

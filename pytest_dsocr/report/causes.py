@@ -4,36 +4,32 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from pytest_dsocr.compare.divergence import is_cut, of_whole_page
-from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.contract import COMPARED
-from pytest_dsocr.explain.hints import agreed
+from pytest_dsocr.compare.divergence import of_whole_page
+from pytest_dsocr.contract import COMPARED, ROWS
+from pytest_dsocr.explain.hints import OF_TEXT_ALONE, agreed
 from pytest_dsocr.explain.proof import UNTOLD
-from pytest_dsocr.models import VISION
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName
-from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, FurtherResult
-from pytest_dsocr.report.cause import CHECK, UNKNOWN, FailureCause, function_of
+from pytest_dsocr.report.case_result import CaseResult, FurtherResult, number
+from pytest_dsocr.report.cause import CHECK, UNKNOWN, FailureCause
 from pytest_dsocr.report.file import Ending
+from pytest_dsocr.report.findings import other_stages, own_findings
+from pytest_dsocr.report.order import AFTER_INPUTS, CACHE, LOGITS, OF_TEXT, TEXT, UP_TO_LOGITS, rank, stage_of, wrong_of
 from pytest_dsocr.report.outcomes import TestResult
+from pytest_dsocr.report.state import knows_state, with_state
 
 CauseKey = tuple[str, ...]
 """A kind and its values, which tests and cases with the same cause share."""
 OF_CAUSE, REFUTED = "whether the cause is ", ", as none of "
 """Parts of a suite's hint: before the mistakes that it found, and after a description."""
-LOGITS, CACHE, OF_TEXT = "logits", "cache", ("read", "text")
-UP_TO_LOGITS = (*COMPARED, *VISION, PREFILL, LOGITS)
-AFTER_INPUTS = (*VISION, PREFILL, CACHE, LOGITS, "tokens", "read", "text")
-"""Stages in the order of the data, after the inputs."""
+GUESSES = ("that ", "how ")
+"""Starts of a suite's hint that nothing was measured for."""
+KNOWN, GUESSED = "known input", "guessed input"
+"""Kinds of keys of inputs with a proven cause, and of those with any finding; guesses of suites give way to these."""
 VALUES, FILLING = re.compile(r"'[^']*'|\([^()]*\)"), frozenset(("token", "tokens", "times", "and", "more"))
 """Quoted and bracketed values of a sentence, and words that depend on how many there are."""
 OF_TEST = ("mistake", "check", "kind", "raised", "test")
 """Kinds of keys that a test adds to its group; other kinds come only from the cases of a group."""
-RIGHT = tolerances("float32").usual
-"""Largest error of correct implementations in float32: a comparison within it does not show a cause."""
-MOST_OWN = 3
-"""Number of findings of other tests that are shown with a cause."""
 
 
 def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> list[FailureCause]:
@@ -45,24 +41,25 @@ def causes_of(cases: Sequence[CaseResult], failing: Sequence[TestResult]) -> lis
     own. Wrong texts of odd pages belong to the first cause, as every mistake can change them.
     """
     causes = _by_key(cases)
-    first = min(causes.values(), key=lambda one: _rank(one.what), default=None)
+    first = min(causes.values(), key=lambda one: rank(one.what), default=None)
     for test in sorted(failing, key=lambda test: test.nodeid):
         keys = [*_keys(test)]
-        cause = next((causes[key] for key in keys if key in causes), None)
-        if cause is None and first and _follows(test, first):
-            first.tests.append(test.nodeid)
-            first.follow.append(test.nodeid)
-            continue
+        known = next((key for key in keys if key in causes), None)
+        follows = known[0] in (KNOWN, GUESSED) if known else first is not None and _follows(test, first)
+        cause = causes[known] if known else first if follows else None
         cause = cause or _new(cases, *_alone(test))
-        causes |= {key: cause for key in keys if key[0] in OF_TEST and key not in causes}
+        if not follows:
+            causes |= {key: cause for key in keys if key[0] in OF_TEST and key not in causes}
+        cause.follow += [test.nodeid] * follows
         cause.tests.append(test.nodeid)
-    found, by_name = [*{id(one): one for one in causes.values()}.values()], {test.nodeid: test for test in failing}
+    by_name = {test.nodeid: test for test in failing}
+    found = with_state([*{id(one): one for one in causes.values()}.values()], cases, by_name)
     for one in found:
         tests = sorted((by_name[name] for name in one.tests), key=lambda test: _place(test, one))
         one.tests = [test.nodeid for test in tests]
         one.further = [further for further in one.further if not any(_gives(other, further, one) for other in found)]
         if one.cases:
-            one.own, one.left = _own(tests, one), [*_left(tests[1:], one)]
+            one.own, one.left = own_findings(tests, one), [*other_stages(tests[1:], one)]
     return sorted(found, key=lambda one: (_is_of_machine(one, by_name), -len(one.cases), -len(one.tests)))
 
 
@@ -74,20 +71,25 @@ def _by_key(cases: Sequence[CaseResult]) -> dict[CauseKey, FailureCause]:
         keys: list[CauseKey] = [("mistake", name) for name in first.mistakes if proven]
         named = _named_by(first, proven) if stands else ""
         cause = next((causes[key] for key in keys if key in causes), None)
-        cause = cause or _new(cases, what, named or _hint(what, first, broken, cases), proven)
-        cause.cases += dict.fromkeys(case.id for case in (first, *broken) if case in broken)
-        cause.described = cause.described or _described(what, first, broken)
+        cause = cause or _new(cases, what, named or _hint(first, broken), proven)
+        told, text = _described(what, first, broken, cause.unit)
+        read_first = first if named or cause.cases or what not in OF_TEXT else told
+        cause.cases += dict.fromkeys(case.id for case in (read_first, *broken) if case in broken)
+        cause.described = cause.described or text
         cause.at |= Counter(case.first_wrong or what for case in cases if case.id in cause.cases)
         cause.further = max((cause.further, *(case.further for case in (first, *broken))), key=len)
         keys += [("mistake", name) for one in cause.further if one.proven for name in one.mistakes]
         keys += [("first", what), *(key for case in broken for key in (("case", case.id), ("at", what, case.why)))]
         keys += [("odd pages",)] * (not causes)
+        keys += [("first", one) for one in OF_TEXT if what in OF_TEXT and not proven and ("first", one) not in causes]
         keys += [
             ("said", said) for case in broken for said in (case.cause, case.described and case.described.text) if said
         ]
-        keys += [] if proven else [("alike", _stage(what), *_kind(case.why)) for case in broken if case.why]
+        keys += [] if proven else [("alike", stage_of(what), *_kind(case.why)) for case in broken if case.why]
         causes |= dict.fromkeys(keys, cause)
-        inputs = {one for case in broken for one in _wrong(case.comparisons) if one in COMPARED}
+        inputs = {one for case in broken for one in wrong_of(case.comparisons) if one in COMPARED}
+        known = [KNOWN] * proven + [GUESSED] * (proven or bool(cause.described))
+        causes |= {(kind, _input(one)): cause for kind in known for one in inputs}
         causes |= {key: cause for one in (what, *sorted(inputs)) for key in _seams(one) if key not in causes}
     return causes
 
@@ -103,43 +105,6 @@ def _gives(other: FailureCause, further: FurtherResult, one: FailureCause) -> bo
     return is_there and (other.proven or bool(other.described and not further.mistakes))
 
 
-def _own(tests: Sequence[TestResult], cause: FailureCause) -> list[str]:
-    """Return what tests of suites found that does not follow from the cause: one line of each function."""
-    found: dict[str, tuple[bool, int, str]] = {}
-    explained = {cause.what, *cause.at, *(one.what for one in cause.further)}
-    for test in tests:
-        origin = test.sent.cause
-        if test.sent.case is None and not (origin and (origin.mistakes or origin.what in explained)):
-            for one in sorted(_found_by(test, cause))[:1]:
-                found.setdefault(function_of(test.nodeid)[0], one)
-    return [line for *_, line in sorted(found.values())[:MOST_OWN]]
-
-
-def _found_by(test: TestResult, cause: FailureCause) -> Iterator[tuple[bool, int, str]]:
-    """Yield wrong counts of the cache, tensors before the cause, and any where the cause's own tensor is right.
-
-    Each is its sentence, after two values that sort the most decisive first.
-    """
-    right = [one.error for one in test.comparisons if one.what == cause.what and one.passes]
-    is_right = any(isinstance(error, float | int) and error <= RIGHT for error in right)
-    own, (function, of) = test.sent.cause, function_of(test.nodeid)
-    why = own.why.removeprefix(f"{UNKNOWN}{own.what}").lstrip(":; ") if own else ""
-    where = f"; {why or f'{cause.what} is right there'}" if is_right else ""
-    for one in test.comparisons:
-        is_count, rank = _stage(one.what) == CACHE and one.error is None, _rank(one.what)
-        if one.verdict == Verdict.WRONG and (is_count or is_right or rank < _rank(cause.what)):
-            name = f"{function.rpartition('::')[2]}{of}"
-            yield not is_count, rank, f"also found by {name}: {one.what}: {one.measured}{where}"
-
-
-def _left(tests: Sequence[TestResult], cause: FailureCause) -> Iterator[str]:
-    """Yield the stages that tests found wrong besides the cause's own comparison, in the order of the data."""
-    wrong = {what for test in tests for what in _wrong(test.comparisons)} - {*cause.at}
-    own, stages = _stage(cause.what), {*map(_stage, wrong)}
-    for stage in sorted(stages - {cause.what}, key=lambda one: (_rank(one), one)):
-        yield f"the rest of {stage}" if stage == own else stage
-
-
 def _is_of_machine(one: FailureCause, tests: Mapping[str, TestResult]) -> bool:
     """Return whether all failures of a cause are errors of the machine, and not of the subject."""
     return bool(one.tests) and all(tests[name].ended_as is Ending.INFRASTRUCTURE for name in one.tests)
@@ -153,7 +118,7 @@ def _broken(cases: Sequence[CaseResult]) -> Iterator[tuple[str, list[CaseResult]
             by_what.setdefault(case.first_wrong, []).append(case)
     for what in list(by_what):
         page = of_whole_page(what)
-        if what != page in by_what and all(page in _wrong(case.comparisons) for case in by_what[what]):
+        if what != page in by_what and all(page in wrong_of(case.comparisons) for case in by_what[what]):
             by_what[what] += by_what.pop(page)  # pages that are not cut have no crops to break at
     yield from by_what.items()
 
@@ -181,21 +146,27 @@ def _named_by(case: CaseResult, proven: bool) -> str:
     return said if proven else f"perhaps {said}" if is_named else ""
 
 
-def _described(what: str, first: CaseResult, broken: Sequence[CaseResult]) -> str:
-    """Return the description of the case to read, or else of the first case that has one.
+def _described(what: str, first: CaseResult, broken: Sequence[CaseResult], unit: str) -> tuple[CaseResult, str]:
+    """Return the description to read, with its case: that of the explained case, and of texts the most telling one.
 
-    One of another comparison, or of another case than the explained one, is returned under its own name.
+    The description has its own comparison's name if that is another one, and its page's if other pages have another.
     """
-    own = sorted((first, *broken), key=lambda case: case.first_wrong != what)
-    found = next(((case, case.described.text) for case in own if case.described), None)
-    if found is None:
-        return ""
-    case, text = found
-    return text if case.first_wrong == what else f"{case.first_wrong} of {case.id}: {text}"
+    own = [case for case in (first, *broken) if case.described and case.first_wrong == what]
+    case = max(own, key=_telling) if own and what in OF_TEXT else own[0] if own else None
+    if case is not None and case.described:
+        is_of_all = {*(one.described and one.described.text for one in broken)} == {case.described.text}
+        name = case.page if unit == "page" else case.id
+        return case, f"{case.described.text}{'' if is_of_all else f' ({name})'}"
+    found = next(((case, case.described.text) for case in broken if case.described), None)
+    return (found[0], f"{found[0].first_wrong} of {found[0].id}: {found[1]}") if found else (first, "")
 
 
-def _stage(what: str) -> str:
-    return ComparisonName.parse(what).stage
+def _telling(case: CaseResult) -> tuple[bool, float]:
+    """Return a key that sorts whole descriptions of texts before others, and large ones before small ones."""
+    said = case.described
+    if said is not None and said.explains:
+        return True, said.cases
+    return False, max((number(one.share) for one in case.comparisons if one.what == TEXT), default=0.0)
 
 
 def _kind(said: str) -> Sequence[str]:
@@ -203,27 +174,27 @@ def _kind(said: str) -> Sequence[str]:
     return sorted({*re.findall(r"[a-z_]+", VALUES.sub("", said.partition(REFUTED)[0].lower()))} - FILLING)
 
 
-def _rank(what: str) -> int:
-    """Return the place of a comparison's stage in the order of the data: inputs come before all, files after all."""
-    stage = _stage(what)
-    return -1 if stage in COMPARED else AFTER_INPUTS.index(stage) if stage in AFTER_INPUTS else len(AFTER_INPUTS)
+def _input(what: str) -> str:
+    """Return the stage of an input; ids and mask are one."""
+    stage = stage_of(what)
+    return ROWS[0] if stage in ROWS else stage
 
 
 def _follows(test: TestResult, cause: FailureCause) -> bool:
-    """Return whether all that a test of a suite found may follow from the cause: it is of later stages, and no hint."""
-    found = [_rank(one.what) for one in test.comparisons if not one.passes]
+    """Return whether all that a test of a suite found may follow from the cause: it is of later stages, and no hint.
+
+    A wrong text may follow from any other one.
+    """
+    found = [rank(one.what) for one in test.comparisons if not one.passes]
     own = test.sent.cause
     is_told = own is not None and not own.mistakes and not own.why.partition(REFUTED)[0]
-    return is_told and bool(found) and _rank(cause.what) < min(found) and max(found) < len(AFTER_INPUTS)
-
-
-def _wrong(comparisons: Sequence[ComparisonResult]) -> set[str]:
-    return {one.what for one in comparisons if one.verdict == Verdict.WRONG}
+    start = min(rank(cause.what), rank(TEXT) - 1)
+    return is_told and bool(found) and start < min(found) and max(found) < len(AFTER_INPUTS)
 
 
 def _keys(test: TestResult) -> Iterator[CauseKey]:
     """Yield the keys of a test's cause, the surest first."""
-    case, wrong, own = test.sent.case, _wrong(test.comparisons), test.sent.cause
+    case, wrong, own = test.sent.case, wrong_of(test.comparisons), test.sent.cause
     if case and wrong and wrong <= {one.what for one in case.comparisons}:
         yield "case", case.id
     if wrong and all(ComparisonName.parse(what).kind is ComparisonKind.ODD_PAGE for what in wrong):
@@ -234,11 +205,15 @@ def _keys(test: TestResult) -> Iterator[CauseKey]:
         yield "check", test.nodeid.partition("[")[0], own.why or test.why
         said = own.why.removeprefix(OF_CAUSE).partition(REFUTED)[0]
         yield "said", said
-        if not said or UNKNOWN in said:
+        is_of_any_stage = OF_TEXT_ALONE in said or (own.what in OF_TEXT and own.described)
+        if not said or UNKNOWN in said or is_of_any_stage:
             yield "first", own.what
-            yield from (("seam", stage) for stage in sorted({*map(_stage, wrong)} - {*OF_TEXT}))
+            yield from (("seam", stage) for stage in sorted({*map(stage_of, wrong)} - {*OF_TEXT}))
         elif not own.mistakes:
-            yield "alike", _stage(own.what), *_kind(said)
+            yield "alike", stage_of(own.what), *_kind(said)
+        if not own.mistakes and not own.why.startswith(OF_CAUSE):
+            kinds = (KNOWN, GUESSED) if said.startswith(GUESSES) else (KNOWN,)
+            yield from ((kind, _input(what)) for kind in kinds for what in sorted(wrong))
         if kind := _kind(said or test.why):
             yield "kind", test.nodeid.partition("[")[0], *kind
     elif test.is_told:
@@ -263,24 +238,21 @@ def _alone(test: TestResult) -> tuple[str, str, bool]:
     return (test.sent.fault and test.sent.fault.stage) or "", test.why, False
 
 
-def _place(test: TestResult, cause: FailureCause) -> tuple[bool, bool, bool, bool, str]:
-    """Return a key that sorts first the plugin's own failures at the first break of the explained case."""
-    is_first = cause.what in _wrong(test.comparisons)
-    return test.nodeid in cause.follow, not test.is_told, not is_first, test.case_id not in cause.cases[:1], test.nodeid
+def _place(test: TestResult, cause: FailureCause) -> tuple[int, bool, bool, bool, bool, str]:
+    """Return a key that sorts first the plugin's own failures at the first break of the explained case.
+
+    Tests that show state between pages come before these.
+    """
+    is_late, is_elsewhere = test.nodeid in cause.follow, cause.what not in wrong_of(test.comparisons)
+    is_other, known = test.case_id not in cause.cases[:1], -knows_state(test) * cause.is_state
+    return known, is_late, not test.is_told, is_elsewhere, is_other, test.nodeid
 
 
-def _hint(what: str, first: CaseResult, broken: Sequence[CaseResult], cases: Sequence[CaseResult]) -> str:
-    """Return the common part of the cases' hints, and for texts whether pages without crops are right.
+def _hint(first: CaseResult, broken: Sequence[CaseResult]) -> str:
+    """Return the common part of the cases' hints.
 
     A hint that names mistakes which the case to read refutes is left out.
     """
     hints = [case.cause or "" for case in broken if {*case.mistakes} <= {*first.mistakes}] or [first.cause or ""]
     common = agreed(hints) or (hints[0] if UNKNOWN in hints[0] else hints[0] and f"{hints[0]} ({broken[0].id})")
-    right = [case for case in cases if case.passes]
-    if what == "text" and right and all(map(_is_cut, broken)) and not any(map(_is_cut, right)):
-        common += "; the pages without crops are right"
     return common and f"{CHECK}{common}"
-
-
-def _is_cut(case: CaseResult) -> bool:
-    return is_cut(case.shapes["reference"] or {})

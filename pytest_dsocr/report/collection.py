@@ -21,9 +21,11 @@ from pytest_dsocr.report.cause import FailureCause
 from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.document import Looser, Missing
 from pytest_dsocr.report.file import RunIdentity
+from pytest_dsocr.report.order import OF_TEXT
 from pytest_dsocr.report.outcomes import FAILING, TestResult, judged_by_tests, outcome_of, why_skipped
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.run_sides import RunSides
+from pytest_dsocr.report.separating import separation
 from pytest_dsocr.report.strip import OUTPUT, stage_of
 from pytest_dsocr.report.worker_report import Deselection, JournalEntry, ProcessTimes, WorkerReport
 
@@ -157,7 +159,11 @@ class Collected:
     @property
     def causes(self) -> list[FailureCause]:
         """The failures by their cause."""
-        return causes_of(self.cases, [test for test in self.tests.values() if test.why])
+        found = causes_of(self.cases, [test for test in self.tests.values() if test.why])
+        for one in found:
+            if one.cases and one.what in OF_TEXT and not (one.proven or one.is_state):
+                one.separated = separation(one, self.cases, self.tests.values())
+        return found
 
     @property
     def suspicious(self) -> list[tuple[str, float]]:

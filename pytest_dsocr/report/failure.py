@@ -28,6 +28,12 @@ LEGEND: DiffLine = (
     Piece(DiffSide.BOTH, " "),
     Piece(DiffSide.SUBJECT, "only in the subject"),
 )
+LEGEND_ALONE: DiffLine = (
+    Piece(DiffSide.REFERENCE, "only expected"),
+    Piece(DiffSide.BOTH, " "),
+    Piece(DiffSide.SUBJECT, "only found"),
+)
+"""Legend of a test without a case, where both sides may be the subject's."""
 
 
 def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float]:
@@ -119,7 +125,8 @@ class TestFailure:
         if self.explanation and self.is_proven:
             return FailureOrigin(what, self.explanation.text, [*self.explanation.mistakes])
         described = self.described.text if self.described else ""
-        return FailureOrigin(what, "; ".join(self.checks) or described, [])
+        of_whole = described if self.described and self.described.explains else ""
+        return FailureOrigin(what, "; ".join(self.checks) or described, [], of_whole)
 
     def text(self, reference: Reference | None, again: str) -> str:
         """Return the text for a terminal, at most :data:`MOST_LINES` lines; ``again`` runs the test again."""
@@ -171,11 +178,11 @@ class TestFailure:
         of = f" of {self.report.case.id}" if self.report else ""
         for k, one in enumerate(self._ranked[:MOST_COMPARISONS]):
             is_shown = k == 0 and self._headline.startswith(plain(_finding(one)))
-            found = f"{one.what}{of}" if is_shown else _finding(one)
+            found = f"{one.what}{of if k == 0 else ''}{'' if is_shown else f': {one.measured}'}"
             yield from entry(one.verdict, found, LINES_OF_COMPARISON)
             shown = [(f"{'':<{MARGIN}}{line}", line) for line in one.details if not line.startswith(CHECK)]
             details = [whole if line.startswith(COMMANDS) else fit(whole) for whole, line in shown]
-            for k, line in enumerate((LEGEND, *one.diff) if one.diff else ()):
+            for k, line in enumerate((LEGEND if self.report else LEGEND_ALONE, *one.diff) if one.diff else ()):
                 details.append(plain_line((Piece(DiffSide.BOTH, f"{'' if k else 'diff':<{MARGIN}}"), *line)))
             yield from details[:left]
             left = max(0, left - len(details))
@@ -206,21 +213,22 @@ class TestFailure:
             yield from entry(what, finding, LINES_OF_FINDING)
 
     def _accepting(self) -> Iterator[str]:
-        """Yield a tolerance that would let the test pass, unless the difference is explained or none is reasonable."""
+        """Yield a tolerance that would let the test pass, or that there is none; nothing if the difference is known."""
         wrong = [one.what for one in self.failing if one.verdict is Verdict.WRONG]
         if self.report is None or self._elsewhere or len(wrong) < len(self.failing):
             return
+        if self._is_explained or (self.report.readings is not None and self.report.readings.why):
+            return
         is_text = self.report.exchange.answer.level is Level.TEXT
-        is_steady = self.report.readings is None or not self.report.readings.why
-        chosen = acceptable(self.report, wrong) if is_steady and not self._is_explained else {}
-        if chosen and (is_text or not (self._is_exact and EXACT & {*chosen})):
+        chosen = acceptable(self.report, wrong)
+        if not chosen:
+            yield from entry("accept", "no reasonable tolerance allows this difference")
+        elif is_text or not (self._is_exact and EXACT & {*chosen}):
             typed = " ".join(f"--dsocr-tolerances={name}={value:g}" for name, value in chosen.items())
             marked = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
             first = "do the check first, as text alone does not tell rounding from a mistake; " if is_text else ""
-            allowing = f"if this may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})"
+            allowing = f"if this page may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})"
             yield from entry("accept", first + allowing)
-        else:
-            yield from entry("accept", "no reasonable tolerance allows this difference")
 
 
 def _answering(reference: Reference, report: CaseReport | None) -> Reference:

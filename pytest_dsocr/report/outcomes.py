@@ -141,9 +141,10 @@ class TestResult:
             return f"{left[0].what}: {left[0].measured}" + (f" (and {more} more)" if more > 0 else "")
         return (fault.why if fault else self.sent.reason or self.reason) or NOT_OURS
 
-    def judged(self, options: Sequence[str], root: Path) -> JudgedTest:
-        """Return the test as the run's result has it."""
+    def judged(self, options: Sequence[str], root: Path, *, is_alone: bool = True) -> JudgedTest:
+        """Return the test as the run's result has it; unless it fails alone, all tests of its function run again."""
         file, line = self.place or (None, None)
+        again = self.nodeid if is_alone else self.nodeid.partition("[")[0]
         return JudgedTest(
             nodeid=self.nodeid,
             file=file,
@@ -154,7 +155,7 @@ class TestResult:
             reason=self.reason,
             case=self.case_id,
             failed_before=self.failed_before,
-            rerun=rerun(self.nodeid, options, root) if self.why else None,
+            rerun=rerun(again, options, root) if self.why else None,
             left_out=self.sent.left_out,
             fault=self.sent.fault,
             cause=self.sent.cause,

@@ -124,6 +124,7 @@ class RunResult(Collected):
     @property
     def document(self) -> RunJson:
         """The whole result, for the file and for the views."""
+        by_state = {test for one in self.causes if one.is_state for test in one.tests}
         return RunJson(
             **head(self.identity, FINISHED, self.ended),
             pytest_dsocr=pytest_dsocr.__version__,
@@ -156,7 +157,9 @@ class RunResult(Collected):
             notes=[*self.notes, *remarks(self.cases, self.run)],
             causes=self.causes,
             cases=self.cases,
-            tests=[test.judged(self.options, self.root) for test in self.tests.values()],
+            tests=[
+                test.judged(self.options, self.root, is_alone=name not in by_state) for name, test in self.tests.items()
+            ],
             tool_sha256=own_sha256(),
             reproduce=reproduced_by([*self.tests], self.options, self.named, self.root),
         )

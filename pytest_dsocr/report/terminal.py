@@ -85,9 +85,16 @@ class Summary:
             more = [f"{clause}{'' if self.verbose else WITH_V}"] if (clause := others_failed(one)) else []
             for k, line in enumerate((*one.lines, *more)):
                 yield from _labelled("" if k else label(one), line, BAD, 5)
-        if left := [where_broke(one) for one in causes if one not in shown]:
-            named = listed([*dict.fromkeys(left)], MOST_CAUSES)
-            yield from _labelled("", f"and {count(len(left), 'more cause')}: {named}")
+        for is_cause, what in ((True, "more cause"), (False, "more failing check")):
+            if left := [one for one in causes if one not in shown and is_cause is self._is_another(one)]:
+                number = len(left) if is_cause else sum(len(one.tests) for one in left)
+                perhaps = "" if is_cause else ", perhaps of the same cause" if shown else ""
+                named = listed([*dict.fromkeys(map(where_broke, left))], MOST_CAUSES)
+                yield from _labelled("", f"and {count(number, what)}{perhaps}: {named}")
+
+    def _is_another(self, one: FailureCause) -> bool:
+        """Return whether it is known that a cause is not the same as another one."""
+        return bool(one.cases) or one.proven or any(self.result.tests[test].sent.fault for test in one.tests)
 
     def _lines(self) -> Iterator[TerminalLine]:
         yield from self._sides()

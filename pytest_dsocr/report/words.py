@@ -91,7 +91,8 @@ def compression_in_words(cases: Sequence[CaseResult]) -> str:
     if found is None:
         return ""
     page, ratio = found["vision_tokens_per_page"], found["text_tokens_per_vision_token"]
-    return f"{page:.0f} vision tokens a page, {ratio:.2f} text tokens for each, in {count(int(found['cases']), 'case')}"
+    number = count(int(found["cases"]), "case")
+    return f"{page:.0f} vision tokens a page, {ratio:.2f} text tokens of the reference for each, in {number}"
 
 
 def readings_in_words(cases: Sequence[CaseResult]) -> str:

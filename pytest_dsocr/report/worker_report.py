@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pytest_dsocr.records.page_measures import PageMeasures
 from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, Fault
 from pytest_dsocr.report.run_sides import RunSides
 
@@ -49,6 +50,8 @@ class FailureOrigin(Struct, frozen=True):
     """Proven explanation; else what to check, if that is known."""
     mistakes: list[str]
     """The ids of the known mistakes that are proven to explain it."""
+    described: str = ""
+    """Description of the whole difference there, if it has one."""
 
 
 class WorkerReport(Struct, kw_only=True, frozen=True):
@@ -67,6 +70,8 @@ class WorkerReport(Struct, kw_only=True, frozen=True):
     """The id of its case, also where that was not compared; empty where it has none."""
     notes: list[str] = []
     """Other notes so far, one sentence each."""
+    page: PageMeasures | None = None
+    """Sizes of the one page that it read without a case; None of other tests."""
     cause: FailureOrigin | None = None
     """None where it is not ``dsocr_check`` that failed it."""
     refused: str = ""

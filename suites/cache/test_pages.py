@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.base.words import quoted
-from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
+from pytest_dsocr.compare.readings import ALIKE
+from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, as_expected, not_compared
 from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.subjects.kv_probe import KvProbe
 
 from .walk import Walk, compare_lengths
-from .ways import TextWays, Ways
+from .ways import TextWays, Ways, of_state
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,11 +42,13 @@ def test_a_prefill_begins_with_an_empty_cache(
     state, logits = other.start()
     other.steps(state, other.tokens)
     state, after = walk.start()
+    again = ways.logits("prefill/again", after, before)
+    signs = again.signs | ({Symptom.STATE} if again.verdict is Verdict.WRONG else set())
     held = compare_lengths(KvProbe(state), walk.prompt_tokens, "of a page after another", "the tokens of the prompt")
     dsocr_check(
         [
             *held,
-            ways.logits("prefill/again", after, before),
+            replace(again, signs=signs),
             _distinguished("vision_fusion", other.features, walk.features, "features", _same_page(other, walk)),
             _distinguished("prefill", logits, before, "logits", _same_page(other, walk)),
         ]
@@ -75,7 +78,14 @@ def test_the_first_page_reads_the_same_again(
     if first == other:
         dsocr_check([_by_name(other, read(two_pages[1]))])
     else:
-        dsocr_check([text_ways.compare("text/read again", case(two_pages[0]), again, first, AFTER_ANOTHER)])
+        found = text_ways.compare("text/read again", case(two_pages[0]), again, first, AFTER_ANOTHER)
+        if found.verdict is Verdict.WRONG:
+            texts = [again]
+            while texts[-1] == again and len(texts) < ALIKE:
+                _, later = map(read_in_place, two_pages[::-1])
+                texts.append(later)
+            found = of_state(found, first, texts)
+        dsocr_check([found])
 
 
 def _by_name(found: str, apart: str) -> Comparison:

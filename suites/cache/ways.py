@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, as_expected, not_compared
+from pytest_dsocr.compare.readings import ALIKE, EITHER, STATE
+from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, as_expected, not_compared
 
 from .walk import apart, cache_apart
 
@@ -31,6 +32,7 @@ FACTOR = 3.0
 Measured on an H200 in bf16, on ``dev-3`` with ``mini`` and two full-size checkpoints of random weights. Eager, SDPA,
 the fast engine and norms in float32 have up to 1.3 in logits, 0.9 in the cache's prompt and 1.9 in its later tokens.
 """
+REPEAT = "--dsocr-repeat"
 STRIPPED = 2
 """Most tokens of white space at the ends of an output, which its text lacks."""
 LEAST_REWRITTEN = 3
@@ -112,6 +114,18 @@ class Ways:
         return FACTOR * (measured + wobble), f", {FACTOR:g} times the vendor's rounding here{more}"
 
 
+def of_state(found: Comparison, first: str, texts: Sequence[str]) -> Comparison:
+    """Return a wrong comparison as one of state: a page read ``first``, and again with other ``texts``."""
+    from pytest_dsocr.compare.text import compare_text
+
+    is_alike = len(texts) >= ALIKE and len({*texts}) == 1
+    often = f", {len(texts)} times the same one" if is_alike else ""
+    check = f"check: whether it differs {STATE if is_alike else f'{EITHER} ({REPEAT})'}"
+    compared = compare_text(texts[0], first, 0.0)
+    measured = f"{Symptom.STATE.sentence}{often}; {compared.measured}"
+    return replace(found, measured=measured, details=(check,), signs=compared.signs | {Symptom.STATE})
+
+
 def in_dtype(scale: RoundingScale | None, limits: Tolerances) -> RoundingScale | None:
     """Return the vendor's rounding if it is of the subject's narrow dtype, which may not be the run's."""
     from pytest_dsocr.records.subject_result import ROUNDED_DTYPES
@@ -162,6 +176,12 @@ class TextWays:
             verdict, measured = Verdict.DRIFT, f"{compared.measured}; {NEITHER}"
         return replace(compared, what=what, verdict=verdict, measured=measured, details=(why, *compared.details))
 
+    def steady(self, found: Comparison, case: Case, first: str) -> Comparison:
+        """Return a wrong comparison as one of state if ``case``, which was read ``first``, now reads otherwise."""
+        if found.verdict is not Verdict.WRONG or (again := self.asked.read(case)) == first:
+            return found
+        return of_state(found, first, [again])
+
     def _led(self, retraced: Retraced, text: str, expected: str) -> str:
         """Return how far steps lead along a text, or the rewriting by which it differs if that shows in its tokens."""
         from pytest_dsocr.contract.markup import clean_output
@@ -174,7 +194,8 @@ class TextWays:
             return f"the subject's own steps lead to it, and go on after step {len(retraced.tokens)}"
         relation = simplest(of_texts(text, expected))
         is_rewriting = relation and (relation.kind in CHANGES or relation.cases >= LEAST_REWRITTEN)
-        return relation.text if relation and relation.explains and is_rewriting else retraced.words
+        own = retraced.words if self._has_steps else f"the engine's steps leave it at step {len(retraced.tokens)}"
+        return relation.text if relation and relation.explains and is_rewriting else own
 
     @property
     def _has_steps(self) -> bool:

@@ -10,11 +10,14 @@ import pytest
 
 from pytest_dsocr.compare.tolerances import BY_DTYPE, Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import CASES
+from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Config
+from pytest_dsocr.records.page_measures import PageMeasures
 
 from .asked import recorded
 
@@ -34,6 +37,7 @@ class OddReading(NamedTuple):
     found: Comparison
     is_small: bool
     """Whether a quantized port may differ as much."""
+    page: PageMeasures
 
 
 def follows_tie(actual: str, page: Mapping[str, Any], limits: Tolerances) -> bool:
@@ -45,7 +49,11 @@ def follows_tie(actual: str, page: Mapping[str, Any], limits: Tolerances) -> boo
 
 @pytest.fixture(scope="module")
 def read(
-    family: ModelSpec, dsocr_config: Config, dsocr_subject: Any, tmp_path_factory: pytest.TempPathFactory
+    family: ModelSpec,
+    dsocr_config: Config,
+    dsocr_subject: Any,
+    tokenizer: TextTokenizer,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[[str], OddReading]:
     """Return a function that has the subject read an odd page, once."""
     from pytest_dsocr.compare.text import compare_text
@@ -60,14 +68,27 @@ def read(
 
     @cache
     def compared(name: str) -> OddReading:
-        actual, page = asked.read(ODD_PAGES[name].case(name, folder, family)), pages[name]
+        case, page = ODD_PAGES[name].case(name, folder, family), pages[name]
+        actual = asked.read(case)
         found = replace(compare_text(actual, page["text"], limits.text), what=ComparisonKind.ODD_PAGE.name_of(name))
         if found.verdict is Verdict.WRONG and follows_tie(actual, page, limits):
             measured = f"follows a tie at character {page['tie_at']}: {found.measured}"
             found = replace(found, verdict=Verdict.TIE_FLIP, measured=measured)
-        return OddReading(found, compare_text(actual, page["text"], WITH_BUDGET).passes)
+        is_small = compare_text(actual, page["text"], WITH_BUDGET).passes
+        return OddReading(found, is_small, _measures(case, page["text"], tokenizer))
 
     return compared
+
+
+def _measures(case: Case, text: str, tokenizer: TextTokenizer) -> PageMeasures:
+    from pytest_dsocr.contract.image import load_image
+    from pytest_dsocr.contract.presets import crop_count
+    from pytest_dsocr.cost.workload import Workload
+
+    size, tokens = load_image(case.page).size, len(tokenizer.encode(text)) + 1
+    asked = size, case.prompt, case.preset, tokenizer
+    work = Workload.of_prompt(*asked, generated_tokens=tokens, family=case.family)
+    return PageMeasures(*size, crop_count(work.grid), work.prompt_tokens, tokens)
 
 
 @pytest.mark.dsocr_level("L0")
@@ -86,7 +107,7 @@ def test_it_reads_as_the_vendors_code(
 
     from .odd_pages import ODD_PAGES, shared_checks
 
-    known, (found, is_small) = read_by_vendor(family), read(name)
+    known, (found, is_small, dsocr_check.page) = read_by_vendor(family), read(name)
     budget = budget_of(dsocr_config, dsocr_subject)
     if budget and found.verdict is Verdict.WRONG and is_small:
         found = on_budget(found, budget.allowed)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.compare.readings import EITHER, STATE
 from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
@@ -14,8 +15,9 @@ from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.retrace import Retraced
 from suites.cache.test_batches import EXCHANGED, _exchanged
 from suites.cache.test_pages import alike
-from suites.cache.ways import TextWays
+from suites.cache.ways import TextWays, of_state
 from suites.contract.pages import write_page
+from tests.cache.faulty import Remembers
 from tests.cache.own import text_ways
 
 WRONG = Comparison("text/together", Verdict.WRONG, "they differ")
@@ -77,3 +79,15 @@ def test_a_text_with_right_tokens_is_not_reported_as_other_tokens(tiny: Engine[A
     assert f"go on after step {used}" in ways.compare("text", case, whole[:8], whole, "why").measured
     assert "left out at " in ways.compare("text", case, whole.replace(", ", ","), whole, "why").measured
     assert "no token that ties" in ways.compare("text", case, whole.replace("boxes", "foxes"), whole, "why").measured
+
+
+def test_a_page_that_reads_otherwise_the_next_time_shows_state_and_five_alike_exclude_chance(
+    tiny: Engine[Any], tmp_path: Path
+) -> None:
+    case = make_case(write_page("alpha", tmp_path), "markdown", "tiny", 2, family=DEEPSEEK_OCR)
+    for subject, is_steady in ((EngineSubject(tiny), True), (Remembers(tiny), False)):
+        ways = text_ways(subject, tiny.tokenizer)
+        found = ways.steady(WRONG, case, ways.asked.read(case))
+        assert (found == WRONG, Symptom.STATE not in found.signs) == (is_steady, is_steady)
+    checks = [of_state(WRONG, "a", texts).details[0] for texts in ("bbbbb", "bbbb", "bbbbc")]
+    assert [(STATE in one, EITHER in one) for one in checks] == [(True, False), (False, True), (False, True)]

@@ -27,7 +27,11 @@ ASTRAY = {
     "nothing": ("", PAGE),
     "first half": (PAGE[:100], PAGE),
     "but for its start": (PAGE[7:], PAGE),
-    "inside a span": (PAGE + "<|ref|>text<|/ref|><|det|>[[88,", PAGE),
+    "nearly its end": ("it" + PAGE[60:], PAGE),
+    "nearly its start": (PAGE[:70] + "it" + PAGE[72:150], PAGE),
+    "but for a part": (PAGE[:60] + PAGE[100:], PAGE),
+    "inside a span": ("<|ref|>text<|/ref|><|det|>[[88,", PAGE),
+    "longer, inside a span": (PAGE + "<|ref|>text<|/ref|><|det|>[[88,", PAGE),
     "prompt in it": ("said <image>\nFree OCR. " + PAGE, PAGE),
     "prompt in front": ("Convert the document to markdown.\n" + PAGE, PAGE),
     "no markup": (PAGE.replace("<|", "").replace("|>", ""), PAGE),
@@ -79,6 +83,21 @@ def test_what_the_page_does_as_well_is_no_alarm(pair: tuple[str, str]) -> None:
 @pytest.mark.parametrize("actual", ["012" + LETTERS, "y" * 15 + TENS[15:], "z" + TENS[20:], " "])
 def test_what_begins_as_the_page_or_is_part_of_it_is_a_reading_of_it(actual: str) -> None:
     assert Symptom.UNRELATED not in compare_text(actual, TENS, 0.0).signs
+
+
+def test_a_text_that_is_shorter_and_mostly_another_lacks_no_part_of_the_page() -> None:
+    missing = {Symptom.START_MISSING, Symptom.PART_MISSING, Symptom.END_MISSING}
+    parts = (PAGE[:30] + "x" * 40, PAGE[:30] + PAGE[100:], PAGE[:60] + PAGE[-30:], "x" + PAGE[100:])
+    found = [[*missing & compare_text(one, PAGE, 0.0).signs] for one in parts]
+    assert found == [[], [Symptom.PART_MISSING], [Symptom.PART_MISSING], [Symptom.START_MISSING]]
+
+
+def test_a_mark_of_several_words_that_is_nowhere_in_a_nearly_right_text_is_named() -> None:
+    page, never = f"{PAGE}Date: 1\nTotal: 2\n", Symptom.NEVER_READ
+    texts = page.replace(":", ""), page.replace("Date:", "Date"), page[:9] + page.replace(":", "")[60:]
+    found = [compare_text(one, page, 0.0) for one in texts]
+    assert [never in one.signs for one in found] == [True, False, False], "one may be chance, as in a wrong text"
+    assert f"{never}: ':', in 2 words of the reference" in found[0].details
 
 
 def test_more_than_twice_what_the_page_repeats_is_a_circle() -> None:

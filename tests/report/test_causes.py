@@ -4,16 +4,19 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
-from pytest_dsocr.compare.verdict import Comparison, Reason, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, not_compared
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.explain.hints import OF_TEXT_ALONE
 from pytest_dsocr.explain.proof import UNTOLD
 from pytest_dsocr.records.names import ComparisonKind
+from pytest_dsocr.records.page_measures import PageMeasures
 from pytest_dsocr.report.case_result import FurtherResult
 from pytest_dsocr.report.cause import also_failed, others_failed, where_broke
 from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import TestResult, judged_by_tests
+from pytest_dsocr.report.separating import separation
 from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.worker_report import FailureOrigin
 from tests.report.made import DRIFT, FAULT, WRONG, case_payload, payload, result
@@ -50,7 +53,7 @@ def test_candidates_that_are_not_proven_are_named_unless_another_page_refutes_th
     assert why(*unproven) == "perhaps with x"
     assert why({"explained": "in part: with x", "mistakes": ["x"]}) == "perhaps in part: with x"
     assert why(*unproven, left("z", 1)) == "check a, or b", "another page refutes it"
-    refuted = {"cause": "what makes read", "explained": "not by what explains the pages before", "tried_on": 2}
+    refuted = {"cause": "what makes read", "explained": "not by any", "tried_on": 2}
     assert why(left("x", 1) | {"proven": False, "cause": "x"}, refuted) == "check what makes read"
 
 
@@ -152,10 +155,29 @@ def test_of_texts_that_several_workers_explain_each_must_leave_what_is_named() -
     )
 
 
-def test_of_texts_it_is_said_that_pages_without_crops_are_right() -> None:
-    cut, whole = ({"shapes": {"reference": {"images_crop": f"{dtype} [4, 3]"}}} for dtype in ("bfloat16", "float32"))
-    runs = ((cut, whole | RIGHT), (cut, cut | RIGHT), (cut, whole, whole | RIGHT), (cut,))
-    assert [why(*run).endswith("the pages without crops are right") for run in runs] == [True, False, False, False]
+def test_a_size_that_separates_wrong_pages_from_right_ones_is_reported_unless_chance_may() -> None:
+    """The odd pages count, too: with a few pages alone, some size separates them by chance."""
+    wrong = {"verdict": "WRONG", "passes": False, "first_wrong": "text", "cause": "every stage"}
+    pages = {"a": (2000, 8, 1102), "b": (1140, 4, 702), "c": (532, 0, 282)}
+    sizes = {name: PageMeasures(width, 900, crops, tokens, 90) for name, (width, crops, tokens) in pages.items()}
+    cases = [
+        case_payload(name, **(wrong if name == "a" else {}), page=name, measures=to_builtins(size))
+        for name, size in sizes.items()
+    ]
+
+    def said(right: int) -> str:
+        odd = [failed("t.py::odd[wide]", cause=shown("", "a"), page=PageMeasures(2100, 900, 9, 1208, 6))]
+        odd += [replace(one, outcome="passed", nodeid=f"t.py::odd[{k}]") for k in range(right) for one in odd[:1]]
+        for k, one in enumerate(odd[1:]):
+            one.sent = payload(DRIFT, page=PageMeasures(1400, 2000, 4, 698 - k, 6))
+        odd[0].sent = structs.replace(odd[0].sent, comparisons=payload(WRONG).comparisons)
+        [cause] = causes_of(cases, [])
+        cause.tests.append(odd[0].nodeid)
+        return separation(cause, cases, odd)
+
+    assert said(16).startswith("the 2 wrong of 20 pages have at least 1,102 tokens in the prompt")
+    assert ["8 crops" in said(16), "height" in said(16)] == [True, False]
+    assert said(8) == "", "of 12 pages, one of 66 pairs is separated by chance"
 
 
 def failed(nodeid: str, *wrong: Comparison, **sent: Any) -> TestResult:
@@ -234,6 +256,9 @@ def test_what_a_test_finds_besides_the_cause_is_shown_the_most_decisive_first() 
         first = replace(DRIFT, what="prefill/0", error=error)
         lines = own("prefill/0", failed("t.py::second", first, replace(WRONG, what="prefill"), cause=origin))
         assert [one.rpartition("; ")[2] for one in lines] == ending, "it shows another cause only if the first is right"
+    cut = FailureOrigin("text", "the first 39 are missing", [], "the first 39 are missing")
+    [line] = own("text", failed("t.py::second", replace(WRONG, what="text"), cause=cut))
+    assert line.endswith(cut.described)
 
 
 def test_other_failures_have_the_same_reason_only_if_it_is_proven() -> None:
@@ -274,7 +299,7 @@ def test_failures_of_later_stages_may_follow_from_the_first_cause_and_those_of_e
     ]
     found = causes_of([judged_by_tests(case_payload("a", **broke), tests)], tests)
     assert [one.follow for one in found] == [["t.py::alike", "t.py::text"], [], [], []]
-    assert "2 of later stages" in also_failed(structs.replace(found[0], tests=["t.py::case", *found[0].tests]))
+    assert "2 of them perhaps" in also_failed(structs.replace(found[0], tests=["t.py::case", *found[0].tests]))
 
 
 def test_hints_that_differ_in_numbers_and_quoted_values_alone_are_one_cause() -> None:
@@ -307,3 +332,62 @@ def test_cases_are_counted_and_described_under_their_own_first_tensor() -> None:
     [found] = causes_of([judged_by_tests(one, []) for one in (whole, cut)], [])
     assert where_broke(found) == "sam.crops/0 in 1 of 2 cases, sam.page/0 in 1"
     assert found.described == f"sam.page/0 of whole: {seen.text}"
+
+
+def test_state_between_pages_comes_first_and_takes_in_what_may_follow_from_it() -> None:
+    """Without a page that was right when it was read first, state explains no page."""
+    again = replace(WRONG, what="text/read again", signs=frozenset((Symptom.STATE,)))
+    broke = {"verdict": "WRONG", "passes": False, "first_wrong": "text", "cause": "every stage"}
+    wrong = case_payload("b", replace(WRONG, what="text"), **broke)
+    tests = [
+        failed("t.py::case[b]", replace(WRONG, what="text"), case=wrong, cause=shown("text", "every stage")),
+        failed("t.py::again", again, cause=shown("", "whether it differs by state")),
+        failed("t.py::form", replace(WRONG, what="text"), cause=shown("text", "how a palette is read")),
+        failed("t.py::ids", replace(WRONG, what="input_ids"), cause=shown("input_ids", "one BOS")),
+    ]
+
+    def grouped(first: dict[str, Any]) -> list[tuple[str, list[str]]]:
+        cases = [judged_by_tests(one, []) for one in (case_payload("a", **broke | first), wrong)]
+        found = causes_of(cases, tests)
+        assert [one.is_state for one in found] == ["again" in one.tests[0] for one in found]
+        return [(one.said.partition(":")[0], [test[6:] for test in one.tests]) for one in found]
+
+    state = Symptom.STATE.sentence
+    assert grouped(RIGHT)[0] == (state, ["again", "case[b]", "form"])
+    assert (state, ["again"]) in grouped({}), "the first page is wrong as well"
+    case = {"id": "a", **to_builtins(case_payload("a")), "first_wrong": None}
+    of_tests = [("passed", payload(DRIFT, case=case)), *(("failed", one.sent) for one in tests[:2])]
+    reruns = [one.rerun or "" for one in result(*of_tests).document.tests[1:]]
+    assert ["[" in one for one in reruns] == [False, False], "alone, the page is read first, and is right"
+    seen = Description("state", "vision gives another", 1.0)
+    del tests[1]
+    assert causes_of([judged_by_tests(case_payload("a", **broke, described=seen), [])], tests)[0].why == seen.text
+
+
+def test_wrong_texts_are_perhaps_of_one_cause_and_guesses_about_inputs_give_way_to_what_is_known() -> None:
+    text, ids, other = (replace(WRONG, what=what, error=None) for what in ("text", "input_ids", "images_seq_mask"))
+    broke = {"verdict": "WRONG", "passes": False}
+    page = case_payload("a", text, **broke, first_wrong="text", cause=f"every stage: {OF_TEXT_ALONE}; boxes differ")
+    tests = [
+        failed("t.py::second", text, cause=shown("text", f"every stage: {OF_TEXT_ALONE}")),
+        failed("t.py::own_steps", replace(text, what="read"), cause=shown("read")),
+        failed("t.py::prompt", replace(text, what="read/another prompt"), cause=shown("")),
+        failed("t.py::read", replace(text, what="read"), cause=shown("read", "what makes read; 9 not tried")),
+        failed("t.py::other", text, cause=shown("text", "whether the cause is a cache")),
+    ]
+    names = [[test[6:] for test in one.tests] for one in causes_of([judged_by_tests(page, [])], tests)]
+    assert names == [["second", "own_steps", "read", "prompt"], ["other"]]
+
+    tests = [
+        failed("t.py::guess", ids, cause=shown("", "that it is read so")),
+        failed("t.py::measured", other, cause=shown("", "two ids left out, as none of 9 gives the same")),
+        failed("t.py::found", ids, cause=shown("", "whether the cause is y")),
+    ]
+
+    def left(**more: Any) -> list[str]:
+        page = case_payload("a", ids, **broke | {"first_wrong": "input_ids", "cause": "a"} | more)
+        return sorted(test[6:] for one in causes_of([judged_by_tests(page, [])], tests)[1:] for test in one.tests)
+
+    assert left() == ["found", "guess", "measured"]
+    assert left(described=Description("inserted", "one id", 1.0)) == ["found", "measured"]
+    assert left(proven=True, explained="with x", mistakes=["x"]) == ["found"]
