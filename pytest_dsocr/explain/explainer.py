@@ -14,6 +14,7 @@ from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.divergence import of_whole_page
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.measured import NOT_MEASURED, Answer, note
 from pytest_dsocr.explain import sentence
 from pytest_dsocr.explain.deadline import longest
 from pytest_dsocr.explain.described import Seen
@@ -30,6 +31,8 @@ LOG = logging.getLogger(__name__)
 RUNTIME = "pytest_dsocr.explain.explain:ExplainingRuntime"
 TEXTS = "text"
 """Name of all that a text alone decides, which is one search."""
+DESCRIBING = 0.5
+"""Part of a search's CPU seconds after which describers that take long end."""
 MOST_PAGES = 8
 """Number of pages on which new mistakes are tried for texts; later pages only test the mistakes that are left."""
 
@@ -185,13 +188,14 @@ class Explainer:
     def _described(
         self, report: CaseReport, what: str, request: str, params: Mapping[str, Any]
     ) -> tuple[Description, ...]:
+        whole = {**params, "budget_s": DESCRIBING * self.budget_s}
         try:
-            return self._client.ask(
-                what, request, params, lambda answer: msgspec.convert(answer, tuple[Description, ...])
-            )
+            answer = self._client.ask(what, request, whole, lambda answer: msgspec.convert(answer, Answer))
         except ReferenceFaultError as error:
-            LOG.warning("%s of %s is not described: %s", what, report.case.id, str(error).splitlines()[0])
-            return ()
+            answer = Answer((), (f"{NOT_MEASURED} {what} of {report.case.id}: {str(error).splitlines()[0]}",))
+        for line in answer.lines:
+            note(line)
+        return answer.found
 
     def further(self, report: CaseReport, outputs: Sequence[str]) -> tuple[Explanation, ...]:
         """Explain what else is wrong on its own, besides the first divergence and what follows from it.

@@ -20,6 +20,7 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.cost.model import PageCost
 from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.describe.measured import Measuring, measuring
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.explain import sentence
@@ -140,11 +141,15 @@ def run_case(
         known = sentence.of_readings(report) or (half.explained(report, subject) if half else None)
         explanation = known or sentence.of_rounding(report) or explainer.explain(report)
         resources.pages[case.id] = seen(report)
-        relations = descriptions(report, subject, resources)
+        with measuring(Measuring()) as measured:
+            relations = descriptions(report, subject, resources)
         resources.read.append(case)
         reproduce(report, config.out)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, described=relations))
-        further = further_causes(report, subject, resources)
+        with measuring(measured):
+            further = further_causes(report, subject, resources)
+        for line in measured.lines:
+            current().note(line)
         explanation = sentence.beside(explanation, relations.values(), is_only=not further)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, further=further))
     with elapsed.on("drawing"):

@@ -16,6 +16,7 @@ from pytest_dsocr.describe.boxes import of_boxes
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.files import Figure, Figures, of_files
 from pytest_dsocr.describe.ids import Vocabulary, of_counts, of_grids, of_ids, of_mask
+from pytest_dsocr.describe.measured import measured
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.describe.state import PageSeen, ReadingSeen, of_other_page, of_readings
 from pytest_dsocr.describe.texts import of_texts
@@ -42,7 +43,7 @@ def relation(
 ) -> Description | None:
     """Return the simplest relation of a comparison's values, among ``others`` too; None without a describer for it."""
     own = DESCRIBERS.get(what)
-    return simplest(chain(others, own(report, vocabulary) if own else ()))
+    return simplest(chain(others, measured(own, report, vocabulary) if own else ()))
 
 
 def seen(report: CaseReport) -> PageSeen:
@@ -57,9 +58,9 @@ def _state(report: CaseReport, pages: Pages) -> Iterator[Description]:
     if report.readings is not None:
         failing = report.readings.failing
         made = [ReadingSeen(one.after, one.place, k in failing) for k, one in enumerate(report.readings.made, 1)]
-        yield from of_readings(made, own, pages)
+        yield from measured(of_readings, made, own, pages)
     if what in ("read", "text"):
-        yield from of_other_page(report.exchange.answer.text, own, pages)
+        yield from measured(of_other_page, report.exchange.answer.text, own, pages)
 
 
 def _of_ids(report: CaseReport, vocabulary: Vocabulary) -> Iterator[Description]:
