@@ -20,7 +20,6 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.cost.model import PageCost
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.describe.measured import Measuring, measuring
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.explain import sentence
@@ -44,7 +43,7 @@ from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.parts import COMPARING
 from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.side_files import write_sides
-from pytest_dsocr.run.described import seen
+from pytest_dsocr.run.described import noting_errors, seen
 from pytest_dsocr.run.described_tensors import descriptions
 from pytest_dsocr.run.further import further_causes
 from pytest_dsocr.run.reproducers import reproduce
@@ -141,15 +140,13 @@ def run_case(
         known = sentence.of_readings(report) or (half.explained(report, subject) if half else None)
         explanation = known or sentence.of_rounding(report) or explainer.explain(report)
         resources.pages[case.id] = seen(report)
-        with measuring(Measuring()) as measured:
+        with noting_errors():
             relations = descriptions(report, subject, resources)
         resources.read.append(case)
         reproduce(report, config.out)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, described=relations))
-        with measuring(measured):
+        with noting_errors():
             further = further_causes(report, subject, resources)
-        for line in measured.lines:
-            current().note(line)
         explanation = sentence.beside(explanation, relations.values(), is_only=not further)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, further=further))
     with elapsed.on("drawing"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
 
 from pytest_dsocr.compare.case import CaseReport
@@ -16,11 +17,12 @@ from pytest_dsocr.describe.boxes import of_boxes
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.files import Figure, Figures, of_files
 from pytest_dsocr.describe.ids import Vocabulary, of_counts, of_grids, of_ids, of_mask
-from pytest_dsocr.describe.measured import measured
+from pytest_dsocr.describe.measured import Measuring, measured, measuring
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.describe.state import PageSeen, ReadingSeen, of_other_page, of_readings
 from pytest_dsocr.describe.texts import of_texts
 from pytest_dsocr.records.reference_result import Runs
+from pytest_dsocr.subjects.calls import current
 
 NUMBERS = re.compile(r"-?\d+(?:\.\d+)?")
 """Numbers of a text; boxes are written in them."""
@@ -36,6 +38,15 @@ def described(report: CaseReport, vocabulary: Vocabulary, pages: Pages) -> dict[
         return {}
     found = relation(divergence.begins or divergence.first.what, report, vocabulary, _state(report, pages))
     return {divergence.first.what: found} if found else {}
+
+
+@contextmanager
+def noting_errors() -> Iterator[None]:
+    """Note the errors of describers, which then end themselves alone."""
+    with measuring(Measuring()) as now:
+        yield
+    for line in now.lines:
+        current().note(line)
 
 
 def relation(
