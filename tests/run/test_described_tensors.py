@@ -51,7 +51,7 @@ def expected(tiny: Engine[Any], case: Case) -> ReferenceResult:
 
 @pytest.fixture(scope="module")
 def explainer() -> Iterator[Explainer]:
-    made = Explainer(SETUP, 1.0)
+    made = Explainer(SETUP, 4.0)
     yield made
     made.close()
 
