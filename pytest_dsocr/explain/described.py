@@ -23,7 +23,7 @@ from pytest_dsocr.describe.block import RIGHT, Block
 from pytest_dsocr.describe.description import ENOUGH, Description, ErrorPanel
 from pytest_dsocr.describe.error_map import error_map
 from pytest_dsocr.describe.experts import Mixed, describe_experts
-from pytest_dsocr.describe.head import of_hidden
+from pytest_dsocr.describe.head import Head, of_head, of_hidden
 from pytest_dsocr.describe.layout import pair_of
 from pytest_dsocr.describe.measured import measured, measured_in_time
 from pytest_dsocr.describe.pair import EXACT, RowPair, share, simplest
@@ -312,11 +312,20 @@ def _described(
 ) -> Iterator[Description]:
     found = next(measured(describe_tensor, _pair(clean, name, actual, right, given)), None)
     if found is not None and not found.explains and name.stage == PREFILL and name.block is None:
-        model = model_of(clean.engine)
-        weights = model.lm_head.weight.data, model.model.norm.weight.data
-        found = next(measured(of_hidden, actual, right, *weights), found)
+        found = simplest(_of_logits(clean, actual, right, given)) or found
     if found is not None:
         yield found
+
+
+def _of_logits(clean: Clean, actual: Tensor, right: Tensor, given: Tensor | None) -> Iterator[Description]:
+    """Yield how the logits differ, by what is computed after the last block or by the state that gives them."""
+    model, before = model_of(clean.engine), list[Tensor]()
+    with model.model.norm.register_forward_hook(lambda _, args, __: before.append(args[0][0])):
+        prompt = clean.in_prompt if given is None else given.to(clean.engine.model.device)
+        clean.engine.pipeline.prefill_with(clean.inputs, prompt)
+    after = Head(model.model.norm, model.lm_head, model.model.embed_tokens.weight.data, before[0])
+    yield from measured(of_head, actual, right, after)
+    yield from measured(of_hidden, actual, right, model.lm_head.weight.data, model.model.norm.weight.data)
 
 
 def _pair(clean: Clean, name: TensorName, actual: Tensor, right: Tensor, given: Tensor | None = None) -> RowPair:
