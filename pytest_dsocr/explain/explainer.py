@@ -19,7 +19,7 @@ from pytest_dsocr.explain import sentence
 from pytest_dsocr.explain.deadline import longest
 from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, Trail, question_of
-from pytest_dsocr.explain.search import NextWrong, SearchResult
+from pytest_dsocr.explain.search import NOT, NextWrong, SearchResult
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import START_LIMIT_S, Level, Setup
 from pytest_dsocr.records.names import ComparisonName
@@ -81,8 +81,10 @@ class Explainer:
         """Explain the first divergence of a case; None if nothing can be tried.
 
         Each stage is searched once. A later case that breaks at the same comparison gets the proof of the first. If the
-        whole page is wrong too, a proof for crops also holds for pages without crops. A text says little: each further
-        page, right or wrong, tests the mistakes that are left, and continues a search that ran out of time.
+        whole page is wrong too, a proof for crops is tried on pages without crops, and the reverse.
+
+        A text says little: each further page, right or wrong, tests the mistakes that are left, and continues a search
+        that ran out of time.
         """
         question = question_of(report, self.budget_s) if self.budget_s else None
         if question is None or question.what in BY_TEXT:
@@ -91,15 +93,21 @@ class Explainer:
         assert report.divergence is not None
         places = dict.fromkeys((question.what, *[page] * report.divergence.scene.wrong(page)))
         known, case_id = next((self._proven[what] for what in places if what in self._proven), (None, ""))
-        if known:
+        is_same = known is None or known.what == question.what or self._holds(known, question)
+        if known and is_same:
             return replace(known, text=f"{known.text}; as in {case_id}", what=question.what)
-        if stage in self._asked:
+        if stage in self._asked and is_same:
             return self._earlier(question)
         found = self.answered(question)
         self._asked[stage] = found, report.case.id
         if found and found.is_proven:
             self._proven |= dict.fromkeys(places, (found, report.case.id))
         return found
+
+    def _holds(self, known: Explanation, question: Question) -> bool:
+        """Return whether the proof for another view holds for this one."""
+        answer = self._answer(replace(question, only=known.mistakes, done=None))
+        return isinstance(answer, SearchResult) and answer.explained and not answer.beyond.startswith(NOT)
 
     def _of_text(self, question: Question, case_id: str) -> Explanation | None:
         """Explain the texts of all pages so far; a right page only tests the mistakes that are left."""
