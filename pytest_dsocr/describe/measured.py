@@ -18,7 +18,7 @@ Described = Description | Iterable[Description | None] | None
 
 @dataclass
 class Measuring:
-    """What happens to the describers of one difference.
+    """Errors of the describers of one difference, and the end of their time.
 
     Args:
         is_over: whether no describer that takes long is to be started.
