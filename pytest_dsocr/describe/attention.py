@@ -19,6 +19,7 @@ from torch import Tensor
 from pytest_dsocr.describe.block import RIGHT, Activation, Block, Variant
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.heads import of_heads
+from pytest_dsocr.describe.measured import is_time_over
 from pytest_dsocr.describe.pair import SEED, RowPair, share
 
 MOST_ROWS = 32
@@ -124,6 +125,8 @@ def _tried(block: Block, measured: ShareOf, first: int) -> Iterator[tuple[float,
         yield explained, how
         if explained > 1 - (1 - ENOUGH) / 10:
             return
+    if is_time_over():
+        return
     numbers = [one for one in NUMBERS if one.of_decoder <= block.is_decoder and one.of_bias <= block.has_bias]
     coarse = [(*_coarse(one, measured), one) for one in numbers]
     coarse.sort(key=lambda one: -one[0])

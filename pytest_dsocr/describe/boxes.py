@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pytest_dsocr.contract.markup import UNITS
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.measured import measured
 
 Boxes = npt.NDArray[np.float64]
 """``[N, 4]``: left, top, right and bottom of each box."""
@@ -38,7 +39,7 @@ def of_boxes(
     if len(actual) == len(expected) and actual:
         own, other = (np.array([box for _, box in of], float) for of in (actual, expected))
         if all((np.abs(one) < FARTHEST).all() for one in (own, other)):  # a model may write 1e300, or NaN
-            yield from _coordinates(own, other)
+            yield from measured(_coordinates, own, other)
     missing, surplus = (Counter(label for label, _ in of) for of in (expected, actual))
     missing, surplus = missing - surplus, surplus - missing
     kept = {(label, tuple(box)) for label, box in expected}

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import product
-from typing import NamedTuple, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -40,15 +41,16 @@ TAKEN = {
 """Masks of queries, keys and values that are another head's, by words."""
 
 
-class OwnHeads(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class OwnHeads:
     """Heads of a view, of which some are wrong, on the CPU."""
 
     q: Tensor
     """Queries ``[N, P, D]``."""
     k: Tensor
     v: Tensor
-    bias: Tensor | None
-    """Number that is added to each score, ``[1 or N, 1 or P, P]``."""
+    bias_of: Callable[[], Tensor | None]
+    """Return the bias, which is large."""
     out: Tensor
     """The subject's output, ``[N, P, D]``."""
     wrong: list[int]
@@ -57,7 +59,9 @@ class OwnHeads(NamedTuple):
     """Queries that differ."""
 
     @classmethod
-    def of(cls, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, out: Tensor, right: Tensor) -> Self:
+    def of(
+        cls, q: Tensor, k: Tensor, v: Tensor, bias_of: Callable[[], Tensor | None], out: Tensor, right: Tensor
+    ) -> Self:
         """Return the heads of a view, with those that differ from the right output."""
         apart = (out - right).norm(dim=-1)
         heads = apart.norm(dim=1) / right.norm(dim=(1, 2)).clamp_min(TINY)
@@ -65,8 +69,13 @@ class OwnHeads(NamedTuple):
         rows = apart[wrong].norm(dim=0)
         differing = (rows > LEAST_OF_LARGEST * rows.max()).nonzero().flatten()
         q, k, v = (one.float().cpu() for one in (q, k, v))
-        bias = None if bias is None else bias.float().cpu()
-        return cls(q, k, v, bias, out, wrong.nonzero().flatten().tolist(), differing)
+        return cls(q, k, v, bias_of, out, wrong.nonzero().flatten().tolist(), differing)
+
+    @cached_property
+    def bias(self) -> Tensor | None:
+        """Number that is added to each score, ``[N, P or 1, P]``."""
+        bias = self.bias_of()
+        return None if bias is None else bias.float().cpu().expand(*self.q.shape[:2], -1)
 
     def some(self, most: int) -> Tensor:
         """Return some queries that differ, from the first to the last."""
@@ -76,7 +85,7 @@ class OwnHeads(NamedTuple):
     def scores(self, heads: Sequence[int], rows: Tensor, keys: Sequence[int] | None = None) -> Tensor:
         """Return the scores of some queries of some heads, over the keys of the same or of other heads."""
         scores = self.q[heads][:, rows] @ self.k[keys or heads].mT / math.sqrt(self.q.shape[-1])
-        return scores if self.bias is None else scores + self.bias.expand(*self.q.shape[:2], -1)[heads][:, rows]
+        return scores if self.bias is None else scores + self.bias[heads][:, rows]
 
     def left(self, head: int, rows: Tensor, out: Tensor) -> float:
         """Return the relative error of an output of some queries of a head."""
@@ -121,7 +130,7 @@ def other_angles(own: OwnHeads, turn: Turn) -> Iterator[tuple[str, AttentionCore
     for head, row in product(own.wrong, own.some(MOST_ROWS).tolist()):
         asked = turn(own.q[head, row].expand(1, len(shifts), -1), shifts)[0]
         scores = asked @ own.k[head].mT / math.sqrt(own.q.shape[-1])
-        scores = scores if own.bias is None else scores + own.bias.expand(*own.q.shape[:2], -1)[head, row]
+        scores = scores if own.bias is None else scores + own.bias[head, row]
         apart = scores.softmax(-1) @ own.v[head] - own.out[head, row]
         left += apart.norm(dim=1) / own.out[head, row].norm().clamp_min(TINY)
     if shift := int(shifts[int(left.argmin())]):

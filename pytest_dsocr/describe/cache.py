@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.measured import measured
 from pytest_dsocr.describe.pair import RowPair
 from pytest_dsocr.describe.place import confined
 from pytest_dsocr.describe.tensors import describe_tensor
@@ -42,13 +43,12 @@ def describe_cache(
     """
     if (layer := first_wrong(kept, right, prompt, noise)) < min(len(kept), len(right)):
         wrong = _wrong(kept[layer], right[layer], prompt, noise)
-        if (same := _same_as(layer, wrong, kept)) is not None:
+        if (same := next(measured(_same_as, layer, wrong, kept), None)) is not None:
             return same
         if frequencies is not None and [*wrong] == SIDES[:1]:
-            turned = describe_turned(wrong[SIDES[0]], frequencies, prompt)
-            if turned is not None:
+            for turned in measured(describe_turned, wrong[SIDES[0]], frequencies, prompt):
                 return replace(turned, text=f"in the cache of layer {layer}, {turned.text}; the values are right")
-        return _of_layer(layer, wrong, prompt)
+        return next(measured(_of_layer, layer, wrong, prompt), None)
     return Description("cache-right", CACHE_RIGHT, 0.0, len(kept))
 
 

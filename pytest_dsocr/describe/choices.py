@@ -17,6 +17,7 @@ from torch import Tensor
 from pytest_dsocr.base.words import count, joined, quoted
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.measured import measured
 
 LEAST = 8
 """Smallest number of steps that tokens are called drawn from."""
@@ -98,14 +99,14 @@ def of_choices(choices: Choices, *, is_sure: bool) -> Iterator[Description]:
     steps = len(choices.tokens)
     if not choices.other:
         return
-    yield from _of_end(choices)
-    yield from _of_early_end(choices)
-    yield from _never_chosen(choices)
-    yield from _of_ngrams(choices)
+    yield from measured(_of_end, choices)
+    yield from measured(_of_early_end, choices)
+    yield from measured(_never_chosen, choices)
+    yield from measured(_of_ngrams, choices)
     if sorted(map(choices.rank, choices.other))[len(choices.other) // 2] > FAR:
         return
-    yield from _of_rounding(choices)
-    yield from _penalised(choices)
+    yield from measured(_of_rounding, choices)
+    yield from measured(_penalised, choices)
     if is_sure and len(choices.other) >= LEAST:
         ranks = [choices.rank(step) for step in choices.other]
         named = " to ".join(dict.fromkeys(map(str, (min(ranks), max(ranks)))))

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.describe.description import ENOUGH, Description
+from pytest_dsocr.describe.measured import measured
 from pytest_dsocr.describe.pair import RowPair, halves, named, share, simplest
 from pytest_dsocr.describe.routing import of_routing
 from pytest_dsocr.describe.weights import of_weights
@@ -67,9 +68,9 @@ class Mixed:
 
 def describe_experts(mixed: Mixed) -> Description | None:
     """Return the experts that differ or the sum of outputs that was returned; None if neither explains it."""
-    few = [*_of_few(mixed)]
-    of_choice = chain(of_weights(mixed), of_routing(mixed))
-    return simplest(chain(_of_sums(mixed), _of_counts(mixed), few[:-1], of_choice, few[-1:]))
+    few = [*measured(_of_few, mixed)]
+    sums, counts, weights, routing = (measured(one, mixed) for one in (_of_sums, _of_counts, of_weights, of_routing))
+    return simplest(chain(sums, counts, few[:-1], weights, routing, few[-1:]))
 
 
 def _of_sums(mixed: Mixed) -> Iterator[Description]:

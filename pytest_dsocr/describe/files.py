@@ -15,6 +15,7 @@ from PIL import Image
 from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.contract.markup import UNITS, Box, PixelBox
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.measured import measured
 from pytest_dsocr.records.reference_result import CORNER_PX, Artefact, tables_of
 
 FARTHEST_PX, CLEARLY = 4, 1.5
@@ -104,9 +105,9 @@ def of_files(
     """Yield relations between the files that two sides wrote, the simplest first, and an anatomy last."""
     missing, surplus = (sorted({*one} - {*other}) for one, other in ((expected, actual), (actual, expected)))
     if missing or surplus:
-        yield from _names(missing, surplus, len(expected))
+        yield from measured(_names, missing, surplus, len(expected))
     else:
-        yield from _sizes(figures)
+        yield from measured(_sizes, figures)
     wrong = [name for name, one in figures.of.items() if one.actual != one.expected]
     named = [
         f"{name}: {_side(one.actual)} for {_side(one.expected)}" for name, one in figures.of.items() if name in wrong

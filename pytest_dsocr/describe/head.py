@@ -6,12 +6,19 @@ Shapes: V tokens of the vocabulary, C channels.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
+from pytest_dsocr.describe.core import CAPS
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.describe.pair import RowPair, ranges, simplest
+from pytest_dsocr.describe.functions import Function, functions_of
+from pytest_dsocr.describe.measured import is_time_over
+from pytest_dsocr.describe.pair import TINY, RowPair, ranges, simplest
+from pytest_dsocr.describe.step import applied
 
 ROWS = 8
 """Rows of the head by channel that the state is solved from; all others verify it."""
@@ -23,6 +30,52 @@ SAME = 2e-5
 """Largest difference of equal channels, relative to the largest one."""
 PARTS = (2, 4, 8, 16)
 HALVES = 2
+MOST_BACK = 16
+"""Number of positions before the last one that are looked at."""
+
+
+class Head(NamedTuple):
+    """The engine's part after the last block, with its input."""
+
+    norm: nn.Module
+    lm_head: nn.Module
+    embeddings: Tensor
+    """Weights ``[V, C]``."""
+    given: Tensor
+    """Output of the last block, ``[T, C]``."""
+
+
+def of_head(actual_V: Tensor, expected_V: Tensor, head: Head) -> Iterator[Description]:
+    """Yield other functions of the last norm, of the head or of the logits that give the subject's logits."""
+    own, right = actual_V.float().cpu(), expected_V.float().cpu()
+    before = (own - right).norm().clamp_min(TINY)
+    for words, made in _other_logits(head, right):
+        if is_time_over():
+            return
+        if made is not None and made.shape == own.shape:
+            yield Description("head", words, max(0.0, 1 - float((own - made).norm() / before)), own.numel())
+
+
+def _other_logits(head: Head, right: Tensor) -> Iterator[tuple[str, Tensor | None]]:
+    """Yield other logits than the right ones, in words."""
+    normed, last = head.norm(head.given), len(head.given) - 1
+
+    def logits(function: Function, module: nn.Module, state: Tensor) -> Tensor | None:
+        made = applied(function, module, state)
+        return None if made is None else made.flatten()
+
+    yield from ((f"the logits are capped at {cap:g}", cap * torch.tanh(right / cap)) for cap in CAPS)
+    for place in range(max(0, last - MOST_BACK), last):
+        words = f"the logits are those of position {place:,}, not of the last one, {last:,}"
+        yield words, logits(head.lm_head, head.lm_head, normed[place])
+    tied = partial(F.linear, weight=head.embeddings)
+    yield "the head has the weights of the embeddings", logits(tied, head.lm_head, normed[-1])
+    for words, function in functions_of(head.norm):
+        normed_otherwise = applied(function, head.norm, head.given[-1:])
+        made = None if normed_otherwise is None else logits(head.lm_head, head.lm_head, normed_otherwise)
+        yield f"the output of the last norm is {words}", made
+    for words, function in functions_of(head.lm_head):
+        yield f"the output of the head is {words}", logits(function, head.lm_head, normed[-1:])
 
 
 def of_hidden(actual_V: Tensor, expected_V: Tensor, head_VC: Tensor, gain_C: Tensor) -> Description | None:

@@ -16,6 +16,7 @@ from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.describe import id_maps
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.edits import Edit, described_by, edit_script, explained, moved
+from pytest_dsocr.describe.measured import measured
 
 MOST_EDITS = 3
 """Largest number of edits that are a description; more are an anatomy."""
@@ -58,8 +59,8 @@ def of_ids(actual: Sequence[int], expected: Sequence[int], vocabulary: Vocabular
     if (move := moved(actual, expected)) is not None:
         text = f"{count(move.size, 'token')} from {move.old:,} on moved to {move.new:,}"
         yield Description("moved", text, 1.0, of)
-    yield from id_maps.relations(actual, expected)
-    yield from _of_all(actual, expected)
+    yield from measured(id_maps.relations, actual, expected)
+    yield from measured(_of_all, actual, expected)
     if 0 < len(actual) < of and [*actual] == [*expected[: len(actual)]]:
         text = f"the ids end after {len(actual):,} of {of:,}; missing: {_tokens(expected[len(actual) :], vocabulary)}"
         yield Description("cut", text, 1.0, of)

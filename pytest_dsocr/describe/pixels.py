@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pytest_dsocr.describe import bars, colours, distinct, levels, shifts, spectrum
 from pytest_dsocr.describe.description import ENOUGH, Description
+from pytest_dsocr.describe.measured import measured
 from pytest_dsocr.describe.pair import simplest, views_named
 from pytest_dsocr.describe.resizing import Source, resized
 from pytest_dsocr.describe.views import Views
@@ -42,9 +43,9 @@ def describe_pixels(
     own, right = actual.float(), expected.float()
     if own.equal(right):
         return None
-    if (unrounded := _unrounded(own, right)) is not None:
+    if (unrounded := next(measured(_unrounded, own, right), None)) is not None:
         return unrounded
-    if (fewer := simplest(distinct.relations(own, right))) is not None:
+    if (fewer := simplest(measured(distinct.relations, own, right))) is not None:
         return fewer
     views = Views(_levels(own), _levels(right))
     if (found := simplest(_relations(views, grid, source))) is not None:
@@ -97,23 +98,22 @@ def _unrounded(actual: Tensor, expected: Tensor) -> Description | None:
     return Description("unrounded", text, max(views.share(exact), ENOUGH), actual.numel())
 
 
-def _relations(
-    views: Views, grid: tuple[int, int] = (1, 1), source: Source | None = None
-) -> Iterator[Description | None]:
+def _relations(views: Views, grid: tuple[int, int] = (1, 1), source: Source | None = None) -> Iterator[Description]:
     """Yield relations, the simplest first."""
-    yield _reordered(views, grid)
-    yield from colours.exchanged(views)
-    yield from _turned(views)
-    yield _of_single(views, bars.other_bars)
-    yield _of_single(views, bars.covered)
-    yield _constant(views)
-    of_level = [one for one in levels.relations(views.actual, views.expected) if one is not None]
+    yield from measured(_reordered, views, grid)
+    yield from measured(colours.exchanged, views)
+    yield from measured(_turned, views)
+    yield from measured(_of_single, views, bars.other_bars)
+    yield from measured(_of_single, views, bars.covered)
+    yield from measured(_constant, views)
+    of_level = [*measured(levels.relations, views.actual, views.expected)]
     yield from (one for one in of_level if one.kind != levels.TABLE)
-    yield colours.mixed(views)
-    yield from shifts.relations(views.actual, views.expected, grid)
-    yield resized(views.actual, views.expected, source) if source else None
+    yield from measured(colours.mixed, views)
+    yield from measured(shifts.relations, views.actual, views.expected, grid)
+    if source:
+        yield from measured(resized, views.actual, views.expected, source)
     yield from (one for one in of_level if one.kind == levels.TABLE)
-    yield spectrum.filtered(views.actual, views.expected)
+    yield from measured(spectrum.filtered, views.actual, views.expected)
 
 
 def _constant(views: Views) -> Description | None:

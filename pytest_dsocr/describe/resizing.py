@@ -142,15 +142,13 @@ def _of_bits(actual: Tensor, expected: Tensor, source: Source, grid: Grid) -> It
         levels = form(_levels(band), bits).to(torch.uint8) if bits < WHOLE else None
         return band if levels is None else Image.frombytes("L", band.size, bytes(levels.numpy()))
 
-    def left(colour: int, bits: int) -> float:
-        return _left(actual, _made(_Way("", source.page, grid), held(colour, bits, FORMS[""]), source), colour)
+    def left(colour: int, form: HeldValues, bits: int) -> float:
+        return _left(actual, _made(_Way("", source.page, grid), held(colour, bits, form), source), colour)
 
-    bits = [WHOLE, WHOLE, WHOLE]
-    for k, top in enumerate(largest):
-        near = [one for one in BITS if top / 3 <= 2 ** (WHOLE - one) <= 2 * top]
-        bits[k] = min(near, key=partial(left, k), default=WHOLE)
-    if min(bits) < WHOLE:
-        for words, form in FORMS.items():
+    near = [[one for one in BITS if top / 3 <= 2 ** (WHOLE - one) <= 2 * top] for top in largest]
+    for words, form in FORMS.items():
+        bits = [min(some, key=partial(left, k, form), default=WHOLE) for k, some in enumerate(near)]
+        if min(bits) < WHOLE:
             page = Image.merge("RGB", [held(k, one, form) for k, one in enumerate(bits)])
             yield _Way(f"in the page, before it is resized, {said(bits, words)}", page, grid)
 

@@ -14,6 +14,7 @@ from pytest_dsocr.describe.attention import ACTIVATIONS
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.functions import FORMATS, Function, functions_of, rounded
 from pytest_dsocr.describe.layout import pair_of
+from pytest_dsocr.describe.measured import is_time_over, measured
 from pytest_dsocr.describe.pair import TINY, RowPair, share
 from pytest_dsocr.describe.tensors import describe_tensor
 from pytest_dsocr.describe.wiring import Term, error_of, sum_of
@@ -130,9 +131,9 @@ def described(step: InnerStep, engine: StepEngine, limit: float) -> Description 
     """Describe a wrong step; None if it is not certain that the subject's module is the engine's."""
     pair = pair_of(step.actual, step.expected, channels_last=engine.channels_last)
     for relation in (_of_sum, _of_function, _of_input, _of_engine):
-        if (best := _best(relation(step, engine, pair, limit))) is not None:
+        if (best := _best(measured(relation, step, engine, pair, limit))) is not None:
             return best
-    if step.is_input and not step.terms and (halves := _of_halves(pair)) is not None:
+    if step.is_input and not step.terms and (halves := next(measured(_of_halves, pair), None)) is not None:
         return halves
     right = None if step.call is None else step.call.given.float().cpu()
     is_sure = right is None or step.given is None or error_of(step.given.float(), right) <= NEAR
@@ -260,7 +261,7 @@ def _table(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _of_engine(step: InnerStep, engine: StepEngine, pair: RowPair, limit: float) -> Iterator[Description]:
-    for words, made in engine.others(step):
+    for words, made in engine.others(step) if not is_time_over() else ():
         text = f"{step.wrong}: {words}"
         yield Description(INSIDE, text, _share(pair, made.float().cpu(), step, engine), int(pair.differing.sum()))
     if (positions := engine.added(step)) is not None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pytest_dsocr.describe import order, place, scale
 from pytest_dsocr.describe.description import ENOUGH, Description
+from pytest_dsocr.describe.measured import measured
 from pytest_dsocr.describe.pair import RowPair, named, share, simplest
 
 LEAST_ROWS = 4
@@ -78,18 +79,18 @@ def _one_row(pair: RowPair, earlier: Tensor, page: str) -> Description | None:
     return Description("earlier-page", text, share(seen, predicted[..., odd]), len(rows))
 
 
-def _relations(pair: RowPair) -> Iterator[Description | None]:
+def _relations(pair: RowPair) -> Iterator[Description]:
     """Yield relations from the simplest on."""
     for relation in scale.ONE_NUMBER:
-        yield from relation(pair)
-    yield order.reordered_views(pair)
-    yield order.reordered_rows(pair)
-    yield _of_views(pair)
-    yield _of_rows(pair)
-    yield _of_channels(pair)
+        yield from measured(relation, pair)
+    yield from measured(order.reordered_views, pair)
+    yield from measured(order.reordered_rows, pair)
+    yield from measured(_of_views, pair)
+    yield from measured(_of_rows, pair)
+    yield from measured(_of_channels, pair)
     for relation in scale.MANY_NUMBERS:
-        yield from relation(pair)
-    yield order.reordered_channels(pair)
+        yield from measured(relation, pair)
+    yield from measured(order.reordered_channels, pair)
 
 
 def _of_views(pair: RowPair) -> Description | None:
@@ -113,13 +114,13 @@ def _of_rows(pair: RowPair) -> Description | None:
     return _inside(found.text, inner, int(pair.differing.sum()), _energy(pair, part))
 
 
-def _inner(part: RowPair) -> Iterator[Description | None]:
+def _inner(part: RowPair) -> Iterator[Description]:
     """Yield relations of a few rows or channels."""
     for relation in scale.ONE_NUMBER:
-        yield from relation(part)
+        yield from measured(relation, part)
     if part.actual.shape[1] >= LEAST_ROWS:
-        yield from scale.of_channels(part)
-        yield from scale.of_rows(part)
+        yield from measured(scale.of_channels, part)
+        yield from measured(scale.of_rows, part)
 
 
 def _of_channels(pair: RowPair) -> Description | None:

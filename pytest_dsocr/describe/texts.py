@@ -14,6 +14,7 @@ from rapidfuzz.distance import Levenshtein
 from pytest_dsocr.base.words import count, quoted
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.edits import Edit, common, described_by, edit_script, explained, moved
+from pytest_dsocr.describe.measured import measured
 
 MOST_EDITS, WIDTH, BEFORE = 3, 30, 24
 """Largest number of edits that are a description; widths of a quoted edit, and of what is quoted before it."""
@@ -77,19 +78,19 @@ def of_texts(actual: str, expected: str) -> Iterator[Description]:
     """Yield relations between two texts, the simplest first, and an anatomy last."""
     if actual == expected:
         return
-    yield from _cut(actual, expected)
+    yield from measured(_cut, actual, expected)
     apart = _distance(actual, expected)
     for kind, (words, change) in CHANGES.items():
         if (made := change(expected)) != expected and (share := _share(actual, made, apart)) >= ENOUGH:
             yield Description(kind, f"{words}, at {count(_places(made, expected), 'place')}", share, len(expected))
-    yield from _as_one(actual, expected)
-    yield from _moved(actual, expected)
+    yield from measured(_as_one, actual, expected)
+    yield from measured(_moved, actual, expected)
     edits = edit_script(actual, expected)
     if few := described_by(edits, MOST_EDITS, WIDTH):
         text = "; ".join(_said(one, expected) for one in few)
         yield Description("edited", text, explained(edits, len(few)), sum(len(one.places) for one in few))
-    yield from _reordered(actual, expected)
-    yield from _repeating(actual, expected)
+    yield from measured(_reordered, actual, expected)
+    yield from measured(_repeating, actual, expected)
     yield Description("anatomy", _anatomy(actual, expected), 0.0, len(expected))
 
 

@@ -19,7 +19,7 @@ LEAST_SLOTS = 2
 def describe_turned(pair: RowPair, frequencies: Tensor, prompt: int) -> Description | None:
     """Return the positions for which a layer's wrong keys are rotated; None if no positions give them.
 
-    A slot has one number to find, and the values of all its heads to verify it.
+    The first wrong slot gives the number, and all others verify it.
 
     Args:
         pair: keys of both sides ``[1, S, C]``.
@@ -32,20 +32,15 @@ def describe_turned(pair: RowPair, frequencies: Tensor, prompt: int) -> Descript
         return None
     own, right = (_complex(one[0, wrong], len(frequencies)) for one in (pair.actual, pair.expected))
     angles = frequencies.cpu().double()
-    shifts = _shifts((own * right.conj()).sum(1), angles)
-    made = right * torch.polar(torch.ones(()).double(), shifts[:, None] * angles)[:, None]
-    predicted = pair.expected.clone()
-    predicted[0, wrong] = torch.cat([made.real, made.imag], -1).flatten(1).to(predicted.dtype)
-    explained = share(pair, predicted)
-    if explained < ENOUGH or not shifts.all():
-        return None
-    positions, first = slots + shifts, int(slots[0])
-    if len(shifts.unique()) == 1:
-        by = int(shifts[0])
-        how = f"rotated for positions {abs(by):,} {'lower' if by < 0 else 'higher'} than their own"
-    elif len(positions.unique()) == 1:
-        how = f"all rotated for position {int(positions[0]):,}" if positions[0] else "not rotated"
-    else:
+    by, first = _shift((own[0] * right[0].conj()).sum(0), angles), int(slots[0])
+    position, far = first + by, f"{abs(by):,} {'lower' if by < 0 else 'higher'}"
+    ways = {
+        f"rotated for positions {far} than their own": torch.full_like(slots, by),
+        f"all rotated for position {position:,}" if position else "not rotated": position - slots,
+    }
+    every = [(_share(pair, right, shifts[:, None] * angles), how) for how, shifts in ways.items() if shifts.all()]
+    explained, how = max(every, default=(0.0, ""))
+    if explained < ENOUGH:
         return None
     is_tail = len(slots) == len(wrong) - first and first >= prompt
     token = f"from slot {first:,} (new token {first - prompt + 1:,}) on" if is_tail else ""
@@ -59,13 +54,16 @@ def _complex(rows: Tensor, count: int) -> Tensor:
     return torch.complex(first, second)
 
 
-def _shifts(crossed: Tensor, angles: Tensor) -> Tensor:
-    """Return the rotation in whole positions that each slot of ``crossed`` ``[S, F]`` has."""
+def _shift(crossed: Tensor, angles: Tensor) -> int:
+    """Return the rotation in whole positions of a slot's ``crossed`` ``[F]``."""
     every = torch.arange(-MOST, MOST + 1)
-    scores = torch.cat(
-        [
-            (part @ torch.polar(torch.ones(()).double(), -angles[:, None] * every)).real.argmax(1)[:, None]
-            for part in crossed.split(64)
-        ]
-    )
-    return every[scores[:, 0]]
+    scores = (crossed @ torch.polar(torch.ones(()).double(), -angles[:, None] * every)).real
+    return int(every[scores.argmax()])
+
+
+def _share(pair: RowPair, right: Tensor, angles: Tensor) -> float:
+    """Return the share of the difference that is explained if the wrong keys are rotated by ``angles`` ``[S, F]``."""
+    made = right * torch.polar(torch.ones(()).double(), angles)[:, None]
+    predicted = pair.expected.clone()
+    predicted[0, pair.not_equal[0]] = torch.cat([made.real, made.imag], -1).flatten(1).to(predicted.dtype)
+    return share(pair, predicted)

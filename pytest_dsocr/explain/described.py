@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -23,8 +23,9 @@ from pytest_dsocr.describe.block import RIGHT, Block
 from pytest_dsocr.describe.description import ENOUGH, Description, ErrorPanel
 from pytest_dsocr.describe.error_map import error_map
 from pytest_dsocr.describe.experts import Mixed, describe_experts
-from pytest_dsocr.describe.head import of_hidden
+from pytest_dsocr.describe.head import Head, of_head, of_hidden
 from pytest_dsocr.describe.layout import pair_of
+from pytest_dsocr.describe.measured import measured, measured_in_time
 from pytest_dsocr.describe.pair import EXACT, RowPair, share, simplest
 from pytest_dsocr.describe.pixels import describe_pixels
 from pytest_dsocr.describe.resizing import Source
@@ -90,14 +91,15 @@ def describe_seen(
         right = getattr(clean.inputs, seen.what).cpu()
         page = load_images(case.page) if case else None
         source = Source(page, case.preset, seen.what == PIXELS[1]) if case and isinstance(page, Image.Image) else None
-        own = describe_pixels(seen.gave, right, clean.grid, source) if pixels_sha256(right) == expected else None
-        return [replace(own, places=_places(clean, seen, right))] if own else []
+        is_known = pixels_sha256(right) == expected
+        found = [*measured(describe_pixels, seen.gave, right, clean.grid, source)] if is_known else []
+        return [replace(own, places=_places(clean, seen, right)) for own in found]
     with torch.no_grad():
         right, given = right_of(clean, TensorName.parse(seen.what))
         places = _places(clean, seen, right)
-        found = [*_of_seam(clean, seen, expected, right, given)]
+        found = [*measured(_of_seam, clean, seen, expected, right, given)]
         if not any(one.says_how and one.kind not in OF_MANY_NUMBERS for one in found):
-            found = [*_of_earlier(clean, seen, right, given, earlier or {})] or found
+            found = [*measured_in_time(_of_earlier, clean, seen, right, given, earlier or {})] or found
         return [replace(one, places=places) for one in found]
 
 
@@ -144,14 +146,16 @@ def _of_seam(
     least = 0.0 if is_right else total / NEARER
     errors = [error_of(given, one) for given, one in zip(seen.given, right_given, strict=False)]
     if not is_right:
-        yield from _of_output(clean, name, seen, right, own)
+        yield from measured(_of_output, clean, name, seen, right, own)
     if seen.alone:
         return
     whose = "the block" if name.block is not None else "the stage"
     words = f"{whose} itself is right, and its input is wrong: " if is_right else f"the input of {whose} is wrong: "
     for given, one, error in zip(seen.given, right_given, errors, strict=False):
         if own is not None and error > least:
-            yield from (replace(of, text=words + of.text) for of in _of_input(clean, name, given, one, seen.front))
+            yield from (
+                replace(of, text=words + of.text) for of in measured(_of_input, clean, name, given, one, seen.front)
+            )
 
 
 def _of_output(clean: Clean, name: TensorName, seen: Seen, right: Tensor, own: Tensor | None) -> list[Description]:
@@ -159,17 +163,17 @@ def _of_output(clean: Clean, name: TensorName, seen: Seen, right: Tensor, own: T
     given = seen.given[0] if len(seen.given) == 1 else None
     found = [*_described(clean, name, seen.gave, right if own is None else own, given)]
     known = next((one for one in found if one.explains), None)
-    steps = of_inside(clean, name, seen.inside, stage=seen.given)
+    steps = next(measured(of_inside, clean, name, seen.inside, seen.given), None)
     if known and known.says_how and known.kind not in OF_MANY_NUMBERS:
         return found
     if steps and steps.share >= EXACT:
         if name.stage == PREFILL and own is not None and given is not None:
-            part = _of_part(clean, name, seen.gave, own, given)
+            part = next(measured_in_time(_of_part, clean, name, seen.gave, own, given), None)
             steps = part if part and part.kind == OF_EXPERTS and part.share >= EXACT else steps
         return [steps]
     if known and known.says_how:
         return [replace(known, text=f"{known.text}; {steps.text}")] if steps else found
-    inner = None if own is None else _of_whole(clean, name, seen, own, given)
+    inner = None if own is None else next(measured(_of_whole, clean, name, seen, own, given), None)
     if inner and inner.explains:
         return [replace(inner, text=f"{known.text}; there {inner.text}") if known else inner]
     left = known or steps or inner
@@ -178,19 +182,21 @@ def _of_output(clean: Clean, name: TensorName, seen: Seen, right: Tensor, own: T
 
 def _of_whole(clean: Clean, name: TensorName, seen: Seen, own: Tensor, given: Tensor | None) -> Description | None:
     """Describe an output by another computation of the block or stage from its input."""
-    part = _of_part(clean, name, seen.gave, own, given) if given is not None else None
+    part = None if given is None else next(measured_in_time(_of_part, clean, name, seen.gave, own, given), None)
     if part and part.explains:
         return part
-    weights = _of_weights(clean, name, seen, own)
+    weights = next(measured_in_time(_of_weights, clean, name, seen, own), None)
     if weights is None and given is not None and name.block is not None:
-        return of_other_block(clean, name, seen.gave, given) or part
+        return next(measured_in_time(of_other_block, clean, name, seen.gave, given), part)
     return weights or part
 
 
 def _of_input(clean: Clean, name: TensorName, given: Tensor, right: Tensor, front: Inside) -> Iterator[Description]:
     """Describe a wrong input; of a first block, also what is added to it as positions."""
     found = [*_described(clean, name, given, right, None)]
-    if not any(one.explains for one in found) and (steps := of_inside(clean, name, front, is_front=True)):
+    if not any(one.explains for one in found) and (
+        steps := next(measured(partial(of_inside, is_front=True), clean, name, front), None)
+    ):
         yield steps
         return
     if name.block == 0 and name.view and not any(one.explains for one in found):
@@ -248,20 +254,20 @@ def _of_part(clean: Clean, name: TensorName, gave: Tensor, own: Tensor, given: T
     views = given.to(engine.model.device)
     gave, own, given = (one[view : view + 1].to(engine.model.device) for one in (gave, own, given))
     pair = pair_of(gave, own, channels_last=True)
-    found: list[Description | None] = []
+    found: list[Description] = []
     with engine.pipeline.running(name.stage):
         if isinstance(block, DecoderLayer) and isinstance(block.mlp, MixtureOfExperts):
             before = ComputedPart(name.stage, str(name), gave, (given,), name.block).attended(engine)
             tokens = block.post_attention_layernorm(before)[0]
-            found.append(describe_experts(Mixed(pair, block.mlp, tokens, before[0])))
+            found += measured(describe_experts, Mixed(pair, block.mlp, tokens, before[0]))
         if not isinstance(block, DecoderLayer):
-            found.append(_of_views(block, views, view, pair))
+            found += measured(_of_views, block, views, view, pair)
         if has_windows(block):
-            found.append(describe_windows(block, given, pair))
+            found += measured_in_time(describe_windows, block, given, pair)
             given, pair = one_window(given, gave, own, block.window)
         rope, mask = (*model_of(engine).block_arguments(name.stage, given), None, None)[:2]
         sees = mask == 0 if isinstance(mask, torch.Tensor) else None
-        found.append(describe_block(Block(block, given, rope and rope.inverse_frequencies, sees), pair))
+        found += measured_in_time(describe_block, Block(block, given, rope and rope.inverse_frequencies, sees), pair)
     return simplest(found)
 
 
@@ -304,12 +310,22 @@ computed = lru_cache(1)(compute)
 def _described(
     clean: Clean, name: TensorName, actual: Tensor, right: Tensor, given: Tensor | None
 ) -> Iterator[Description]:
-    found = describe_tensor(_pair(clean, name, actual, right, given))
+    found = next(measured(describe_tensor, _pair(clean, name, actual, right, given)), None)
     if found is not None and not found.explains and name.stage == PREFILL and name.block is None:
-        model = model_of(clean.engine)
-        found = of_hidden(actual, right, model.lm_head.weight.data, model.model.norm.weight.data) or found
+        found = simplest(_of_logits(clean, actual, right, given)) or found
     if found is not None:
         yield found
+
+
+def _of_logits(clean: Clean, actual: Tensor, right: Tensor, given: Tensor | None) -> Iterator[Description]:
+    """Yield how the logits differ, by what is computed after the last block or by the state that gives them."""
+    model, before = model_of(clean.engine), list[Tensor]()
+    with model.model.norm.register_forward_hook(lambda _, args, __: before.append(args[0][0])):
+        prompt = clean.in_prompt if given is None else given.to(clean.engine.model.device)
+        clean.engine.pipeline.prefill_with(clean.inputs, prompt)
+    after = Head(model.model.norm, model.lm_head, model.model.embed_tokens.weight.data, before[0])
+    yield from measured(of_head, actual, right, after)
+    yield from measured(of_hidden, actual, right, model.lm_head.weight.data, model.model.norm.weight.data)
 
 
 def _pair(clean: Clean, name: TensorName, actual: Tensor, right: Tensor, given: Tensor | None = None) -> RowPair:

@@ -1,7 +1,7 @@
 """Explaining process: an engine without a mistake computes the stage that broke again under each known mistake."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -15,6 +15,8 @@ from torch import Tensor
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract import COMPARED, GRID
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
+from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.measured import Answer, Measuring, measured, measuring
 from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import weights_bytes
@@ -46,6 +48,8 @@ SCREEN = 5
 """Factor by which a mistake must reduce the error of the first view's sampled values."""
 NEAR_OF_PIXELS = 2e-3
 """Largest error of reproduced pixels, which are rounded to bfloat16."""
+Packed = Sequence[Any]
+"""A tuple in the form that is sent."""
 WITH_SEAMS = tuple(stage.name for stage in STAGES if stage.seams)
 
 
@@ -227,32 +231,37 @@ class ExplainingRuntime(EngineRuntime):
         expected: Mapping[str, Any] | str,
         out: str | None = None,
         earlier: Sequence[Mapping[str, Any]] = (),
-    ) -> list[dict[str, Any]]:
+        budget_s: float = math.inf,
+    ) -> Packed:
         """Describe the subject's tensor; see :func:`~pytest_dsocr.explain.described.describe_seen`.
 
         If ``out`` names the folder of the run's result, also write a script that shows the difference. ``earlier`` are
-        pages that were read before.
+        pages that were read before. Describers that take long end after ``budget_s``.
         """
         summary = expected if isinstance(expected, str) else Seam(**expected)
         clean, given = self._clean(case), Seen(**seen)
         before = {one.id: partial(self._made, one) for one in map(unpack_case, earlier)}
-        found: list[dict[str, Any]] = msgspec.to_builtins(describe_seen(clean, given, summary, case, before))
+        found = _answered(lambda: describe_seen(clean, given, summary, case, before), budget_s)
         if out is not None:
             write_seen(Path(out), clean, case, given, summary)
         return found
 
-    def describe_choices(self, page: Mapping[str, Any], is_sure: bool) -> list[dict[str, Any]]:
+    def describe_choices(self, page: Mapping[str, Any], is_sure: bool, budget_s: float = math.inf) -> Packed:
         """Describe the choices of a text; see :func:`~pytest_dsocr.explain.choices.describe_choices`."""
         read = msgspec.convert(page, PageRead)
-        found: list[dict[str, Any]] = msgspec.to_builtins(describe_choices(self.subject.engine, read, is_sure=is_sure))
-        return found
+        return _answered(lambda: describe_choices(self.subject.engine, read, is_sure=is_sure), budget_s)
 
     def describe_cache(
-        self, case: Case, tokens: Sequence[int], kept: Sequence[tuple[Tensor, Tensor]], attended: Mapping[int, Tensor]
-    ) -> list[Any]:
+        self,
+        case: Case,
+        tokens: Sequence[int],
+        kept: Sequence[tuple[Tensor, Tensor]],
+        attended: Mapping[int, Tensor],
+        budget_s: float = math.inf,
+    ) -> Packed:
         """Describe a cache after the prompt and these tokens; see :mod:`pytest_dsocr.explain.stepping`."""
-        found = describe_kept(self._clean(case), tokens, kept, attended)
-        return [msgspec.to_builtins(found)] if found else []
+        clean = self._clean(case)
+        return _answered(lambda: measured(describe_kept, clean, tokens, kept, attended), budget_s)
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a packed :class:`~pytest_dsocr.explain.question.Question`."""
@@ -277,6 +286,15 @@ class ExplainingRuntime(EngineRuntime):
     def _made(self, case: Case) -> Clean:
         engine = self.subject.engine
         return Clean(engine, engine.prepare(case.page, prompt=case.prompt, preset=case.preset))
+
+
+def _answered(describe: Callable[[], Iterable[Description]], budget_s: float) -> Packed:
+    """Return a packed :class:`~pytest_dsocr.describe.measured.Answer`."""
+    deadline = Deadline(budget_s)
+    with measuring(Measuring(lambda: deadline.is_over)) as now:
+        found = tuple(describe())
+    packed: Packed = msgspec.to_builtins(Answer(found, tuple(now.lines)))
+    return packed
 
 
 def check_memory(checkpoint: str, device: str, dtype: str) -> None:

@@ -14,11 +14,12 @@ from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.divergence import of_whole_page
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.measured import NOT_MEASURED, Answer, note
 from pytest_dsocr.explain import sentence
 from pytest_dsocr.explain.deadline import longest
 from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, Trail, question_of
-from pytest_dsocr.explain.search import NextWrong, SearchResult
+from pytest_dsocr.explain.search import NOT, NextWrong, SearchResult
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import START_LIMIT_S, Level, Setup
 from pytest_dsocr.records.names import ComparisonName
@@ -30,6 +31,8 @@ LOG = logging.getLogger(__name__)
 RUNTIME = "pytest_dsocr.explain.explain:ExplainingRuntime"
 TEXTS = "text"
 """Name of all that a text alone decides, which is one search."""
+DESCRIBING = 0.5
+"""Part of a search's CPU seconds after which describers that take long end."""
 MOST_PAGES = 8
 """Number of pages on which new mistakes are tried for texts; later pages only test the mistakes that are left."""
 
@@ -78,8 +81,10 @@ class Explainer:
         """Explain the first divergence of a case; None if nothing can be tried.
 
         Each stage is searched once. A later case that breaks at the same comparison gets the proof of the first. If the
-        whole page is wrong too, a proof for crops also holds for pages without crops. A text says little: each further
-        page, right or wrong, tests the mistakes that are left, and continues a search that ran out of time.
+        whole page is wrong too, a proof for crops is tried on pages without crops, and the reverse.
+
+        A text says little: each further page, right or wrong, tests the mistakes that are left, and continues a search
+        that ran out of time.
         """
         question = question_of(report, self.budget_s) if self.budget_s else None
         if question is None or question.what in BY_TEXT:
@@ -88,15 +93,21 @@ class Explainer:
         assert report.divergence is not None
         places = dict.fromkeys((question.what, *[page] * report.divergence.scene.wrong(page)))
         known, case_id = next((self._proven[what] for what in places if what in self._proven), (None, ""))
-        if known:
+        is_same = known is None or known.what == question.what or self._holds(known, question)
+        if known and is_same:
             return replace(known, text=f"{known.text}; as in {case_id}", what=question.what)
-        if stage in self._asked:
+        if stage in self._asked and is_same:
             return self._earlier(question)
         found = self.answered(question)
         self._asked[stage] = found, report.case.id
         if found and found.is_proven:
             self._proven |= dict.fromkeys(places, (found, report.case.id))
         return found
+
+    def _holds(self, known: Explanation, question: Question) -> bool:
+        """Return whether the proof for another view holds for this one."""
+        answer = self._answer(replace(question, only=known.mistakes, done=None))
+        return isinstance(answer, SearchResult) and answer.explained and not answer.beyond.startswith(NOT)
 
     def _of_text(self, question: Question, case_id: str) -> Explanation | None:
         """Explain the texts of all pages so far; a right page only tests the mistakes that are left."""
@@ -185,13 +196,14 @@ class Explainer:
     def _described(
         self, report: CaseReport, what: str, request: str, params: Mapping[str, Any]
     ) -> tuple[Description, ...]:
+        whole = {**params, "budget_s": DESCRIBING * self.budget_s}
         try:
-            return self._client.ask(
-                what, request, params, lambda answer: msgspec.convert(answer, tuple[Description, ...])
-            )
+            answer = self._client.ask(what, request, whole, lambda answer: msgspec.convert(answer, Answer))
         except ReferenceFaultError as error:
-            LOG.warning("%s of %s is not described: %s", what, report.case.id, str(error).splitlines()[0])
-            return ()
+            answer = Answer((), (f"{NOT_MEASURED} {what} of {report.case.id}: {str(error).splitlines()[0]}",))
+        for line in answer.lines:
+            note(line)
+        return answer.found
 
     def further(self, report: CaseReport, outputs: Sequence[str]) -> tuple[Explanation, ...]:
         """Explain what else is wrong on its own, besides the first divergence and what follows from it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,7 @@ from pytest_dsocr.explain.decoding import explain_choices, explain_written
 from pytest_dsocr.explain.further_parts import OfInputs, OfStage, OfSteps, WrongPart
 from pytest_dsocr.explain.question import Question, Trail
 from pytest_dsocr.explain.recompute import Clean
-from pytest_dsocr.explain.search import NextWrong, Search, SearchResult
+from pytest_dsocr.explain.search import NOT, NextWrong, Search, SearchResult
 from pytest_dsocr.models.spec import FUSION, PIXELS, PREFILL
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.names import ComparisonName, TensorName
@@ -95,16 +95,17 @@ class _Walk:
     def _causes(self, part: WrongPart) -> Iterator[NextWrong]:
         """Yield the causes of a part. A view that has one cause alone is explained before one that has several.
 
-        A view that is right without the known causes has none, although these may make it wrong.
+        A view that is right without the known causes has none, although these may make it wrong. A cause of one view
+        says which other view it leaves wrong, and is no proof then.
         """
         first, found = self.trail.question.what, self.trail.found
         own = {TensorName.parse(what).whole for what in part.wrong()}
-        done, missed = set[tuple[str, int]](), dict[str, SearchResult]()
+        done, missed, causes = set[tuple[str, int]](), dict[str, SearchResult](), list[NextWrong]()
         is_first = part.has(first)
         if is_first:
             done.add((first, 0))
             part.learn(first, found[:1])
-            yield from self._paired(part)
+            causes += self._paired(part)
         while wrong := [what for what in part.wrong() if TensorName.parse(what).whole in own]:
             for what in wrong:
                 if (what, len(part.known)) in done:
@@ -112,12 +113,13 @@ class _Walk:
                 done.add((what, len(part.known)))
                 answer = part.search(what, self._search(what))
                 if answer.explained:
-                    yield NextWrong(what, answer, tuple(one.id for one in part.known))
+                    causes.append(NextWrong(what, answer, tuple(one.id for one in part.known)))
                     part.learn(what, answer.found[:1])
                     break
                 missed[what] = answer
             else:
                 break
+        yield from (_but_not(one, wrong) for one in causes)
         if found or not is_first:
             yield from (NextWrong(what, missed[what]) for what in wrong[:1] if what in missed)
 
@@ -133,6 +135,15 @@ class _Walk:
             part.learn(first, answer.found[:1])
         else:
             part.known.clear()
+
+
+def _but_not(cause: NextWrong, wrong: Sequence[str]) -> NextWrong:
+    """Return a cause with a view of the same stage that is wrong with it, if there is one and none is named yet."""
+    own = TensorName.parse(cause.what)
+    others = [what for what in wrong if TensorName.parse(what).view not in ("", own.view)]
+    if not others or cause.answer.beyond.startswith(NOT):
+        return cause
+    return cause._replace(answer=replace(cause.answer, beyond=f"{NOT}{others[0]}"))
 
 
 def _is_known(clean: Clean, stage: str, own: Mapping[tuple[str, str], Tensor]) -> bool:

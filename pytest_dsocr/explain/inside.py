@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.inside import LIMIT, OF_NARROW, describe_inside
 from pytest_dsocr.describe.step import INSIDE, Change, EngineCall, InnerStep
@@ -137,7 +136,7 @@ def _seen(change: Change, path: str, module: nn.Module, args: Any, out: Any) -> 
 
 
 def of_inside(
-    clean: Clean, name: TensorName, inside: Inside, *, is_front: bool = False, stage: tuple[Tensor, ...] = ()
+    clean: Clean, name: TensorName, inside: Inside, stage: tuple[Tensor, ...] = (), *, is_front: bool = False
 ) -> Description | None:
     """Describe the wrong steps of a part of the model; None if none is known."""
     tensors, calls = inside
@@ -147,9 +146,7 @@ def of_inside(
     engine = InnerEngine(clean, name, inside.given, is_front, stage)
     given, gave = FRONT if is_front else BACK if name.block is None else BLOCK
     has_blocks = bool(clean.engine.family.stage[name.stage].blocks)
-    with suppress(RuntimeError, IndexError, ValueError, DsocrError):  # the engine takes no input of this shape
-        return describe_inside(inside, engine, given if has_blocks else "", gave)
-    return None
+    return describe_inside(inside, engine, given if has_blocks else "", gave)
 
 
 def of_other_block(clean: Clean, name: TensorName, gave: Tensor, given: Tensor) -> Description | None:

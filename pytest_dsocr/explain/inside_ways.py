@@ -19,6 +19,7 @@ from pytest_dsocr.describe.description import ENOUGH
 from pytest_dsocr.describe.functions import FORMATS, rounded
 from pytest_dsocr.describe.keys import hidden_keys
 from pytest_dsocr.describe.layout import pair_of
+from pytest_dsocr.describe.measured import found_by, is_time_over
 from pytest_dsocr.describe.pair import share
 from pytest_dsocr.describe.step import EngineCall, InnerStep
 from pytest_dsocr.describe.tables import CHANGES, lines, squares
@@ -128,8 +129,10 @@ def ways_to_attend(engine: InnerEngine, step: InnerStep, call: EngineCall) -> Wa
     def bias_of(q: Tensor) -> Tensor | None:
         return attention.position_bias(q, size, size) if isinstance(attention, SamAttention) else bias
 
-    added = bias_of(q[at : at + 1])
-    heads = OwnHeads.of(q[at], k[at], v[at], None if added is None else added[0], own[at], right[at])
+    def bias_of_heads() -> Tensor | None:
+        return None if (added := bias_of(q[at : at + 1])) is None else added[0]
+
+    heads = OwnHeads.of(q[at], k[at], v[at], bias_of_heads, own[at], right[at])
 
     def run(core: AttentionCore, row: int) -> Tensor:
         x, y, z = (one[row : row + 1] for one in (q, k, v))
@@ -140,12 +143,14 @@ def ways_to_attend(engine: InnerEngine, step: InnerStep, call: EngineCall) -> Wa
 
     ways = cores(is_causal=hasattr(attention, "attend"))
     of_tables = _relative(attention, size) if isinstance(attention, SamAttention) else iter(())
-    of_keys = ((words, partial(attended, hidden=hidden)) for words, hidden in hidden_keys(heads))
+    of_keys = ((words, partial(attended, hidden=hidden)) for words, hidden in found_by(hidden_keys, heads))
     every: Iterator[tuple[str, AttentionCore]] = chain(
-        of_tables, ways, of_keys, other_heads(heads), _of_angles(engine, heads)
+        of_tables, ways, of_keys, found_by(other_heads, heads), found_by(_of_angles, engine, heads)
     )
     where = f"in {heads.words}, " * bool(heads.words)
     for words, core in every:
+        if is_time_over():
+            return
         with suppress(RuntimeError):  # heads of other sizes
             pair = pair_of(*(one[at].flatten(0, 1) for one in (own, right)), channels_last=True)
             if share(pair, run(core, at)[0].flatten(0, 1)[None]) >= ENOUGH:

@@ -25,7 +25,7 @@ from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.parts import COMPARING
 from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.side_files import write_sides
-from pytest_dsocr.run.described import seen
+from pytest_dsocr.run.described import noting_errors, seen
 from pytest_dsocr.run.described_tensors import descriptions
 from pytest_dsocr.run.further import further_causes
 from pytest_dsocr.run.limits import CPU, dtype_of, limits_of
@@ -84,11 +84,13 @@ def run_case(
         known = sentence.of_readings(report) or (half.explained(report, subject) if half else None)
         explanation = known or sentence.of_rounding(report) or explainer.explain(report)
         resources.pages[case.id] = seen(report)
-        relations = descriptions(report, subject, resources)
+        with noting_errors():
+            relations = descriptions(report, subject, resources)
         resources.read.append(case)
         reproduce(report, config.out)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, described=relations))
-        further = further_causes(report, subject, resources)
+        with noting_errors():
+            further = further_causes(report, subject, resources)
         explanation = sentence.beside(explanation, relations.values(), is_only=not further)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, further=further))
     with elapsed.on("drawing"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
 
 from pytest_dsocr.compare.case import CaseReport
@@ -16,10 +17,12 @@ from pytest_dsocr.describe.boxes import of_boxes
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.files import Figure, Figures, of_files
 from pytest_dsocr.describe.ids import Vocabulary, of_counts, of_grids, of_ids, of_mask
+from pytest_dsocr.describe.measured import Measuring, measured, measuring
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.describe.state import PageSeen, ReadingSeen, of_other_page, of_readings
 from pytest_dsocr.describe.texts import of_texts
 from pytest_dsocr.records.reference_result import Runs
+from pytest_dsocr.subjects.calls import current
 
 NUMBERS = re.compile(r"-?\d+(?:\.\d+)?")
 """Numbers of a text; boxes are written in them."""
@@ -37,12 +40,21 @@ def described(report: CaseReport, vocabulary: Vocabulary, pages: Pages) -> dict[
     return {divergence.first.what: found} if found else {}
 
 
+@contextmanager
+def noting_errors() -> Iterator[None]:
+    """Note the errors of describers, which then end themselves alone."""
+    with measuring(Measuring()) as now:
+        yield
+    for line in now.lines:
+        current().note(line)
+
+
 def relation(
     what: str, report: CaseReport, vocabulary: Vocabulary, others: Iterable[Description] = ()
 ) -> Description | None:
     """Return the simplest relation of a comparison's values, among ``others`` too; None without a describer for it."""
     own = DESCRIBERS.get(what)
-    return simplest(chain(others, own(report, vocabulary) if own else ()))
+    return simplest(chain(others, measured(own, report, vocabulary) if own else ()))
 
 
 def seen(report: CaseReport) -> PageSeen:
@@ -57,9 +69,9 @@ def _state(report: CaseReport, pages: Pages) -> Iterator[Description]:
     if report.readings is not None:
         failing = report.readings.failing
         made = [ReadingSeen(one.after, one.place, k in failing) for k, one in enumerate(report.readings.made, 1)]
-        yield from of_readings(made, own, pages)
+        yield from measured(of_readings, made, own, pages)
     if what in ("read", "text"):
-        yield from of_other_page(report.exchange.answer.text, own, pages)
+        yield from measured(of_other_page, report.exchange.answer.text, own, pages)
 
 
 def _of_ids(report: CaseReport, vocabulary: Vocabulary) -> Iterator[Description]:

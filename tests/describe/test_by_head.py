@@ -29,7 +29,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, core: Attention
 def seen(change: Callable[..., Tensor], bias: Tensor | None = None) -> OwnHeads:
     """Return heads of which the output is changed."""
     q, k, v = random(3, HEADS, COUNT, SIZE)
-    return OwnHeads.of(q, k, v, bias, change(q, k, v, bias), attend(q, k, v, bias))
+    return OwnHeads.of(q, k, v, lambda: bias, change(q, k, v, bias), attend(q, k, v, bias))
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,24 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.describe.head import of_hidden
+from pytest_dsocr.describe.rounding import FORMS
 from pytest_dsocr.explain.described import Seen, describe_seen
-from pytest_dsocr.explain.mistake import Changes
+from pytest_dsocr.explain.mistake import Changes, model_of
 from pytest_dsocr.records.reference_result import Seam
 from tests.describe.real import clean, engine, random
 
-WIDTH = 64
+WIDTH, INT8 = 64, "int8 with a scale for each row"
 HEAD, GAIN = random(300, WIDTH), 1 + 0.3 * random(WIDTH).abs()
 STATE = random(WIDTH + 1)[1:]
+
+
+def model() -> Any:
+    """Return the engine's model."""
+    return model_of(engine())
 
 
 def by_half(state: Tensor) -> Tensor:
@@ -48,6 +55,28 @@ def test_nothing_is_said_of_logits_that_no_state_gives_or_that_nothing_simple_re
     flat = HEAD.clone()
     flat[:, 1] = flat[:, 0]
     assert of_hidden(2 * right, right, flat, GAIN) is None, "a head without full rank has no inverse"
+
+
+@pytest.mark.parametrize(
+    ("module", "change", "words"),
+    [
+        ("lm_head", lambda run, x: 20 * torch.tanh(run(x) / 20), "the logits are capped at 20"),
+        ("lm_head", lambda run, x: F.linear(x, model().model.embed_tokens.weight), "the weights of the embeddings"),
+        ("lm_head", lambda run, x: F.linear(x, FORMS[INT8](model().lm_head.weight)), INT8),
+        ("model.norm", lambda run, x: run(x.roll(1, 1)), "those of position 76, not of the last one, 77"),
+        ("model.norm", lambda run, x: x, "the output of the last norm is the unchanged input"),
+    ],
+)
+def test_what_is_wrong_after_the_last_block_is_found_from_logits(
+    module: str, change: Callable[[Any, Tensor], Tensor], words: str
+) -> None:
+    right = clean().run("prefill", "")
+    with Changes() as changes:
+        changes.around(model().get_submodule(module), change)
+        wrong = clean().run("prefill", "")
+    [found] = describe_seen(clean(), Seen("prefill", wrong, (clean().fused,)), Seam.of(right))
+    assert (found.kind, found.explains) == ("head", True), found.text
+    assert words in found.text
 
 
 def test_a_norm_of_each_half_is_found_in_a_page_s_logits() -> None:

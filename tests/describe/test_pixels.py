@@ -170,6 +170,7 @@ def test_a_mistake_of_preprocessing_is_described(name: str) -> None:
         ),
         (in_video_range, "before it is resized, level 0 is 16 and level 255 is 235, on a line"),
         (in_few_bits, "before it is resized, red, green and blue have 32, 64, 32 levels: 5, 6, 5 bits"),
+        (lambda page: page.point(lambda level: level // 4 * 4), "each colour has 64 levels: 6 bits, cut off"),
     ],
 )
 def test_a_page_that_was_resized_before_is_told_of(make: Callable[[Image.Image], Image.Image], words: str) -> None:

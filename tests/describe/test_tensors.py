@@ -8,7 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pytest_dsocr.describe import order
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.measured import Measuring, measured_in_time, measuring
 from pytest_dsocr.describe.pair import RowPair
 from pytest_dsocr.describe.tensors import describe_tensor, of_earlier
 from tests.describe.real import block, clean, random
@@ -32,6 +34,28 @@ def described(what: str, actual: Callable[[Tensor], Tensor]) -> Description:
     found = describe_tensor(pair_of(what, actual))
     assert found is not None
     return found
+
+
+def test_an_error_costs_one_relation_and_is_raised_where_nobody_takes_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "reordered_rows", _failing)
+    with measuring(Measuring()) as now:
+        found = described("prefill/2", lambda right: right + right[0, 3])
+    assert found.kind == "vector"
+    assert [line.partition(": ")[2] for line in now.lines] == [
+        "ZeroDivisionError: division by zero; please report this"
+    ]
+    with pytest.raises(ZeroDivisionError):
+        described("prefill/2", lambda right: right + right[0, 3])
+
+
+def _failing(pair: RowPair) -> Description:
+    raise ZeroDivisionError("division by zero")
+
+
+def test_describers_that_take_long_end_with_the_time() -> None:
+    with measuring(Measuring(lambda: True)) as now:
+        assert [*measured_in_time(_failing, pair_of("prefill/2"))] == []
+    assert len(now.lines) == 1
 
 
 def put(right: Tensor, rows: slice, values: Tensor | float) -> Tensor:

@@ -73,7 +73,7 @@ def test_two_mistakes_in_one_stage_are_not_taken_for_one(explainer: Explainer) -
 
 
 def test_a_stage_is_asked_about_once_and_its_proof_reported_of_each_case_that_breaks_there(
-    explainer: Explainer,
+    explainer: Explainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = planted(GELU)
     asking = Explainer(Setup(), ENOUGH_S)
@@ -83,11 +83,15 @@ def test_a_stage_is_asked_about_once_and_its_proof_reported_of_each_case_that_br
     assert first.is_proven
     proof = replace(first, text=f"{first.text}; as in {report.case.id}")
     assert again == proof
-    assert asking.explain(planted(GELU, place=1)) == replace(proof, what="clip.crops/0")
+    crops = planted(GELU, place=1)
+    assert asking.explain(crops) == replace(proof, what="clip.crops/0")
     asking._proven.clear()
     again = asking.explain(report)
     assert again is not None
     assert (again.mistakes, again.is_proven, again.refuted) == ((), False, first.refuted), "it is searched once"
+    asking._proven["clip.page/0"] = replace(first, mistakes=("clip.class-last",)), report.case.id
+    monkeypatch.setattr(asking, "answered", lambda question: None)
+    assert asking.explain(crops) is None, "the crops refute it, and are searched anew"
 
 
 def test_what_several_mistakes_give_alike_is_no_proof_of_one(explainer: Explainer) -> None:

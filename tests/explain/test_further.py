@@ -115,19 +115,32 @@ def test_two_causes_of_the_crops_are_told_apart_by_the_page_that_has_one_of_them
     assert every == [("clip.crops",), ("clip.page", NO_BIAS), ("clip.crops", POSITIONS_OF_CLIP)]
 
 
-def test_a_view_that_is_right_alone_has_no_cause_of_its_own(page: Page) -> None:
-    """A cause that only the crops have makes the page wrong as well if the engine has it, and there it is undone."""
-    report = judged(page, TURNED)
-    wrong, right = report.exchange.answer, judged(page).exchange.answer
+def with_views(of_crops: CaseReport, of_page: CaseReport) -> CaseReport:
+    """Return the report of a subject with the crops of one and the whole page of another."""
+    wrong, other = of_crops.exchange.answer, of_page.exchange.answer
     kept = [name for name in wrong.seams if name != "vision_fusion"]
-    seams = {name: (wrong if ".crops" in name else right).seams[name] for name in kept}
+    seams = {name: (wrong if ".crops" in name else other).seams[name] for name in kept}
     vision = {
-        name: of_wrong if ".crops" in name else (right.vision_tensors or {})[name]
-        for name, of_wrong in (wrong.vision_tensors or {}).items()
+        name: tensor if ".crops" in name else (other.vision_tensors or {})[name]
+        for name, tensor in (wrong.vision_tensors or {}).items()
         if name in seams
     }
-    crops = replace(report.exchange, answer=replace(wrong, seams=seams, vision_tensors=vision))
-    every = causes(page, judge(crops, report.limits), (TURNED,))
+    answer = replace(wrong, seams=seams, vision_tensors=vision)
+    return judge(replace(of_crops.exchange, answer=answer), of_crops.limits)
+
+
+def test_a_cause_of_the_page_that_leaves_the_crops_wrong_is_no_proof(page: Page) -> None:
+    report = with_views(judged(page, GELU), judged(page, CLASS_LAST))
+    first, second = causes(page, report, (CLASS_LAST,))
+    assert (first.what, first.is_whole) == (CLIP, False)
+    assert (second.what, second.mistakes, second.is_proven) == ("clip.page/0", (CLASS_LAST,), False)
+    assert second.text.endswith(f", but not {CLIP}")
+
+
+def test_a_view_that_is_right_alone_has_no_cause_of_its_own(page: Page) -> None:
+    """A cause that only the crops have makes the page wrong as well if the engine has it, and there it is undone."""
+    report = with_views(judged(page, TURNED), judged(page))
+    every = causes(page, report, (TURNED,))
     assert [(one.what, *one.mistakes) for one in every] == [("clip.crops/0", TURNED)]
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.measured import NOT_MEASURED
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes, model_of
@@ -18,10 +19,13 @@ from pytest_dsocr.layers.experts import MixtureOfExperts
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Level, Setup
+from pytest_dsocr.records.inside import InnerCall, Inside
 from pytest_dsocr.records.reference_result import ReferenceResult
-from pytest_dsocr.run.described_tensors import describe_case
+from pytest_dsocr.run.described import noting_errors
+from pytest_dsocr.run.described_tensors import _seen, describe_case
 from pytest_dsocr.run.further import further_causes
 from pytest_dsocr.run.resources import RunResources
+from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.follow import run_teacher_forced
 from suites.contract.pages import write_page
@@ -47,7 +51,7 @@ def expected(tiny: Engine[Any], case: Case) -> ReferenceResult:
 
 @pytest.fixture(scope="module")
 def explainer() -> Iterator[Explainer]:
-    made = Explainer(SETUP, 1.0)
+    made = Explainer(SETUP, 4.0)
     yield made
     made.close()
 
@@ -195,6 +199,27 @@ def test_nothing_is_said_if_the_engine_disagrees_with_the_reference_or_nothing_i
     off = RunResources(SETUP, Explainer(SETUP, 0))
     assert described(class_token_last, tiny, case, expected, off, Level.MODULES) == ()
     assert describe_case(judged(Port(tiny), case, expected), Port(tiny), RunResources(SETUP, explainer)) == ()
+
+
+def test_an_error_of_one_describer_is_noted_and_the_others_go_on(
+    tiny: Engine[Any], case: Case, expected: ReferenceResult, explainer: Explainer
+) -> None:
+    """Tensor 99 of the calls inside does not exist, so the describer of these calls fails in the other process."""
+    with Changes() as changes:
+        half_of_a_block(port := Port(tiny), changes)
+        report = judged(port, case, expected)
+        seen = _seen("clip.page/1", port, report)
+    assert seen is not None
+    [right] = explainer.describe(report, seen)
+    broken = seen._replace(inside=Inside(seen.inside.tensors, (InnerCall("mlp", 99, 99),)))
+    with noting_errors():
+        found = explainer.describe(report, broken)
+    [line] = [one for one in current().notes if one.startswith(NOT_MEASURED)]
+    current().notes.remove(line)
+    assert found == (right,)
+    assert "inside.of_inside: IndexError" in line
+    with pytest.raises(RuntimeError, match=r"inside\.of_inside"):  # as in any test of this project
+        explainer.describe(report, broken)
 
 
 def test_what_is_wrong_besides_the_first_is_described_without_its_input(
