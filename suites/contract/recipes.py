@@ -85,6 +85,8 @@ class _Found:
     plain: View
     recipes: list[Made]
     """Recipe of the plain page, then those of other pages."""
+    needed: Sequence[Sequence[Change]] | None
+    """Changes that bring the plain page much nearer; None if a recipe explains it."""
     is_refuted: bool
     """Whether the whole search found no recipe for a page."""
 
@@ -115,10 +117,11 @@ class Recipes:
             name, usual = PLAIN[what]
             first = self._view(what, self.drawn(name), sizes_of(usual, self.asked.family))
             plain = _sought(first, {})
-            self._found[what] = _Found(first, [plain], is_refuted=bool(first.apart(plain)))
+            needed = _needed(first, plain) if first.apart(plain) else None
+            self._found[what] = _Found(first, [plain], needed, is_refuted=needed is not None)
         of = self._found[what]
-        if of.plain.apart(of.recipes[0]):
-            yield from said(_needed(view, of.recipes[0]))
+        if of.needed is not None:
+            yield from said(of.needed)
             return
         made = next((one for one in of.recipes if not view.apart(one)), None)
         if made is None and (otherwise or not of.is_refuted):

@@ -1,6 +1,7 @@
 """Resizing by a kernel, written as a port without Pillow and torch writes it: one matrix of weights for each axis."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -26,6 +27,7 @@ def triangle(x: Tensor) -> Tensor:
     return (1 - x.abs()).clamp_min(0)
 
 
+@lru_cache(maxsize=8)
 def weights(before: int, after: int, kernel: Kernel, *, antialias: bool = False, half_pixel: bool = True) -> Tensor:
     """Return the weights ``[after, before]`` that resize an axis.
 
