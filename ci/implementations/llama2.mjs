@@ -1,4 +1,6 @@
 // llama.cpp's DeepSeek-OCR-2 by npm's @fugood/llama.node: node llama2.mjs GGUF_FOLDER PAGE TEXT MAX_NEW_TOKENS
+// The text goes to descriptor 3, because the library writes its log to stdout.
+import fs from "node:fs";
 import { loadModel } from "@fugood/llama.node";
 
 const [folder, page, text, most] = process.argv.slice(2);
@@ -8,4 +10,4 @@ const context = await loadModel({ model: `${folder}/model.gguf`, ...sizes, ...ex
 await context.initMultimodal({ path: `${folder}/mmproj.gguf`, use_gpu: false });
 const prompt = { prompt: `<__media__>${text}`, media_paths: [page] };
 const greedy = { n_predict: Number(most), temperature: 0, top_k: 1, seed: 1 };
-process.stdout.write((await context.completion({ ...prompt, ...greedy }, () => {})).text);
+fs.writeSync(3, (await context.completion({ ...prompt, ...greedy }, () => {})).text);
