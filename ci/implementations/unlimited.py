@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from inspect import signature
 from typing import Any, ClassVar
 
 import torch
@@ -96,6 +97,8 @@ class Model(OcrModel[Cache]):
     def __init__(self, whole: Any) -> None:
         self.whole, self.model, self.lm_head = whole, whole.model, whole.lm_head
         self.tower, self.text = whole.model.vision_tower, whole.model.language_model
+        taken = signature(self.text.forward).parameters
+        self.cache_name = "cache" if "cache" in taken else "past_key_values"  # its name before 5.24
 
     @classmethod
     def made(cls, name: str, **options: Any) -> Any:
@@ -145,7 +148,8 @@ class Model(OcrModel[Cache]):
     def decode(self, embeds: Tensor, cache: Cache, *, all_logits: bool = False) -> Tensor:
         """Run the decoder on ``[1, T, C]``."""
         positions = torch.arange(cache.seen, cache.seen + embeds.shape[1], device=embeds.device)[None]
-        out = self.text(inputs_embeds=embeds, cache=cache.past, position_ids=positions, use_cache=True)
+        held = {self.cache_name: cache.past}
+        out = self.text(inputs_embeds=embeds, position_ids=positions, use_cache=True, **held)
         cache.seen += embeds.shape[1]
         hidden = out.last_hidden_state
         return self.lm_head(hidden if all_logits else hidden[:, -1:]).float()

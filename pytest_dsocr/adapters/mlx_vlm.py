@@ -44,6 +44,8 @@ OWN_NAMES = {
 """Model type and processor of mlx-vlm by family, if they are not those of the published files."""
 OWN_MODULES = {"qwen2_model": "vision_model"}
 """Encoders of mlx-vlm that do not have the vendor's names."""
+PREFILL_STEP = 2048
+"""Most tokens of a prompt at once, in releases before 0.4.0, which do not name it."""
 SAM_DIMENSIONS = 4
 """Number of dimensions of SAM's features, whose channels are last in mlx."""
 
@@ -216,7 +218,8 @@ class MlxVlm:
         cache = importlib.import_module("mlx_vlm.models.cache").make_prompt_cache(language)
         state = MlxState(MlxCache(cache), torch.empty(0))
         ids, given = self._mlx(inputs["input_ids"]), self._mlx(embeds).astype(getattr(self._mx, self.dtype))
-        last, most = ids.shape[1] - 1, self._generate.DEFAULT_PREFILL_STEP_SIZE
+        last = ids.shape[1] - 1
+        most = getattr(self._generate, "DEFAULT_PREFILL_STEP_SIZE", PREFILL_STEP)
         for first, end in pairwise([*range(0, last, most), last, last + 1]):
             self._fed(state, ids[:, first:end], given[:, first:end])
         return state

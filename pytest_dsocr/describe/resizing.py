@@ -113,7 +113,8 @@ def resized(actual: Tensor, expected: Tensor, source: Source) -> Description | N
         _, nearest, _ = min(limits, key=lambda one: one[0])
         found += [(apart, way) for apart, _, way in limits]
         sides = dict.fromkeys((nearest, source.preset.view_size))  # a bicubic page of another size may come nearer
-        ways = [_shrunk(source, side, name) for side in sides for name in FILTERS[1:]]
+        smaller = [side for side in sides if side < max(source.page.size)]
+        ways = [_shrunk(source, side, name) for side in smaller for name in FILTERS[1:]]
         found += [(left(way), way) for way in ways]
     if not found:
         return None
@@ -228,6 +229,8 @@ def _grid(source: Source) -> Grid:
 def _of_grids(crops: int, source: Source) -> Iterator[_Way]:
     """Yield the page cut into as many crops as there are, by another grid."""
     own = source.preset.grid(*source.page.size)
+    if own == NO_CROPS and crops == 1 and not source.is_view:
+        yield _Way("a page that is not cut is one crop", source.page, NO_CROPS)
     for grid in source.preset.tiling.grids if not source.is_view else ():
         if grid != own and crop_count(grid) == crops:
             yield _Way(f"the crops are those of a grid of {grid[0]} x {grid[1]}", source.page, grid)

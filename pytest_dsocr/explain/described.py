@@ -296,8 +296,7 @@ def compute(clean: Clean, name: TensorName, seen: Seen) -> Tensor | None:
         if name.block is not None or name.view:
             out = ComputedPart(name.stage, str(name), seen.gave, given, name.block, clean.image).compute(engine)
         elif name.stage == FUSION:
-            *crops, page = given
-            out = engine.pipeline.vision_fusion(crops[0] if crops else None, page, clean.grid)
+            out = clean.fuse(given)
         elif name.stage == PREFILL:
             out = engine.pipeline.prefill_with(clean.inputs, given[0]).logits[0]
     return out if out is not None and out.shape == seen.gave.shape else None

@@ -111,6 +111,12 @@ class Clean:
         views = ("crops", "page") if self.grid != (1, 1) else ("page",)
         return tuple(self.features(last, view) for view in views)
 
+    def fuse(self, of_views: Sequence[Tensor]) -> Tensor:
+        """Lay out the views' features as :meth:`Pipeline.vision` does, which drops those that a lossy preset loses."""
+        *crops, page = of_views
+        fused = self.engine.pipeline.vision_fusion(crops[0] if crops else None, page, self.grid)
+        return fused[: self.inputs.image_tokens] if self.engine.family.drops_surplus(self.inputs) else fused
+
     @cached_property
     def fused(self) -> Tensor:
         """Features that go into the prompt."""
@@ -139,8 +145,7 @@ class Clean:
         if view:
             return pipeline.encode(stage, *(tensor[:most] for tensor in self.stage_inputs(stage, view)))
         if stage == FUSION:
-            *crops, page = self.to_fuse
-            return pipeline.vision_fusion(crops[0] if crops else None, page, self.grid)
+            return self.fuse(self.to_fuse)
         return pipeline.prefill_with(self.inputs, self.in_prompt).logits[0]
 
     def warm(self, stage: str, view: str) -> None:

@@ -17,6 +17,7 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.pixels import describe_pixels
 from pytest_dsocr.describe.resizing import Source
 from pytest_dsocr.describe.views import Views
+from pytest_dsocr.models import MODELS
 from tests.describe.real import CUT, PAGE, PRESET, crops, pixels, random
 
 CLIP_MEAN, CLIP_STD = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
@@ -188,6 +189,15 @@ def test_crops_of_another_grid_are_of_no_smaller_page() -> None:
     found = describe_pixels(rounded(made.float()), pixels()[1], source=Source(page, PRESET, is_view=False))
     assert found is not None
     assert (found.share, found.text) == (1.0, f"the crops are those of a grid of {grid[0]} x {grid[1]}")
+
+
+def test_a_page_that_is_not_cut_and_given_as_a_crop_is_of_no_smaller_page() -> None:
+    page, preset = load_image(CUT).resize((532, 599)), MODELS["deepseek_ocr2"].preset("gundam")
+    crop = torch.tensor(np.array(page.resize((preset.tiling.crop_px,) * 2))).permute(2, 0, 1)[None]
+    none = torch.zeros(1, 3, preset.view_size, preset.view_size)
+    found = describe_pixels(normalise(crop), none, source=Source(page, preset, is_view=False))
+    assert found is not None
+    assert (found.share, found.text) == (1.0, "a page that is not cut is one crop")
 
 
 def test_a_page_resized_in_a_power_of_its_levels_is_told_of() -> None:

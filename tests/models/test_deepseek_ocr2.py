@@ -22,6 +22,7 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.engine.weights import INDEX
 from pytest_dsocr.explain.mistake import model_of
+from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.layers.attention import eager
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.architecture import Architecture
@@ -152,6 +153,8 @@ def test_the_vendors_default_loses_the_last_features(engine: Engine[Any], page: 
     [vision] = engine.pipeline.vision(inputs)
     assert (len(fused), inputs.image_tokens) == (2 * 144 + 257, 2 * 100 + 257)
     assert torch.equal(vision.vision_fusion, fused[: inputs.image_tokens])
+    with torch.no_grad():
+        assert torch.equal(Clean(engine, inputs).fused, vision.vision_fusion)
     other = replace(OWN.preset("gundam"), image_size=576)
     with pytest.raises(DsocrError, match="the prompt has 419 image tokens"):
         engine.prepare(page, preset=other)
