@@ -33,7 +33,7 @@ from pytest_dsocr.describe.rounding import FORMS
 from pytest_dsocr.describe.tensors import describe_tensor, of_earlier
 from pytest_dsocr.describe.windows import describe_windows, has_windows, one_window
 from pytest_dsocr.describe.wiring import error_of
-from pytest_dsocr.explain.inside import of_inside, of_other_block
+from pytest_dsocr.explain.inside import of_early_end, of_inside, of_other_block
 from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of, without_positions
 from pytest_dsocr.explain.parts import ComputedPart
 from pytest_dsocr.explain.recompute import Clean, Segment
@@ -182,6 +182,10 @@ def _of_output(clean: Clean, name: TensorName, seen: Seen, right: Tensor, own: T
 
 def _of_whole(clean: Clean, name: TensorName, seen: Seen, own: Tensor, given: Tensor | None) -> Description | None:
     """Describe an output by another computation of the block or stage from its input."""
+    if name.block is None and clean.engine.family.stage[name.stage].blocks:
+        again = partial(compute, clean, name, seen)
+        if early := next(measured_in_time(of_early_end, clean, name, seen.gave, again), None):
+            return early
     part = None if given is None else next(measured_in_time(_of_part, clean, name, seen.gave, own, given), None)
     if part and part.explains:
         return part

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from pytest_dsocr.describe.wiring import error_of
 from pytest_dsocr.explain.inside_ways import ways_to_attend, ways_to_join, ways_to_pad, ways_to_place
 from pytest_dsocr.explain.mistake import Changes, blocks_of, home_of, model_of, without_positions
 from pytest_dsocr.explain.parts import ComputedPart
-from pytest_dsocr.explain.recompute import Clean, Stop, StopAtError
+from pytest_dsocr.explain.recompute import Clean, GivenBlocks, Stop, StopAtError
 from pytest_dsocr.layers.sam import SamBlock, join_windows, split_windows
 from pytest_dsocr.records.inside import InnerCall, Inside
 from pytest_dsocr.records.names import TensorName
@@ -175,4 +175,36 @@ def of_other_block(clean: Clean, name: TensorName, gave: Tensor, given: Tensor) 
                     f"windows of {one} positions on a side" if one else "the whole view" for one in (window, before)
                 ]
                 return Description(INSIDE, f"attention sees {seen[0]} instead of {seen[1]}", 1.0, own[0].numel())
+    return None
+
+
+def of_early_end(
+    clean: Clean, name: TensorName, gave: Tensor, compute: Callable[[], Tensor | None]
+) -> Description | None:
+    """Describe a stage's output that is made of an earlier block than the last, or is a block's output as it is.
+
+    Args:
+        clean: its engine has the stage.
+        name: the stage's output.
+        gave: the subject's output.
+        compute: returns the engine's output for the subject's input.
+    """
+    owner, attribute = home_of(clean.engine, name.stage)
+    outs, limit = list[Tensor](), LIMIT if gave.dtype is torch.float32 else OF_NARROW
+    with ExitStack() as hooks:
+        for block in blocks_of(clean.engine, name.stage):
+            hooks.enter_context(block.register_forward_hook(lambda _, __, out: outs.append(out)))
+        compute()
+    for depth in reversed(range(len(outs))):
+        with Changes() as changes:
+            changes.set(owner, attribute, nn.ModuleList([GivenBlocks(outs[depth])]))
+            made = compute()
+        left = len(outs) - 1 - depth
+        rest = f"the last {'block is' if left == 1 else f'{left} blocks are'} left out" if left else ""
+        for one, more in ((made, ""), (outs[depth], "what follows the blocks is left out")):
+            words = " and ".join(filter(None, (rest, more)))
+            is_own = one is not None and one.shape == gave.shape and error_of(one.float().cpu(), gave.float()) <= limit
+            if words and is_own:
+                text = f"the output is that of block {depth} of 0 to {len(outs) - 1}: {words}"
+                return Description(INSIDE, text, 1.0, gave.numel())
     return None

@@ -196,8 +196,6 @@ def _from_another(on: Target, at: Callable[[Target, int], int]) -> None:
 
 
 def _no_last(on: Target) -> None:
-    if on.first:
-        raise NotImplementedError
     on.changes.set(on.core, "layers", nn.ModuleList(on.all_blocks[:-1]))
 
 

@@ -143,6 +143,4 @@ def _end(on: Target, change: Callable[[Tensor, Any], Tensor]) -> None:
 
 
 def _early(on: Target) -> None:
-    if on.first:
-        raise NotImplementedError
     on.changes.set(on.core.vision_model.transformer, "layers", nn.ModuleList(on.all_blocks[:-1]))
