@@ -61,7 +61,7 @@ def relations(actual: Tensor, expected: Tensor) -> Iterator[Description]:
     for words, held in FORMS.items():
         found = [_bits(own[:, k], right[:, k], held) for k in range(3)]
         known = [one for one in found if one is not None]
-        if known == found:
+        if known == found and min(known) < 8:  # right levels have 8 bits as well
             yield Description("bits", said(known, words), 1.0, actual.numel())
 
 
@@ -85,7 +85,7 @@ def _steps(actual: Tensor, expected: Tensor) -> int | None:
 
     found = next((one for one in range(2, MOST_STEPS + 1) if on(one, values, values)), None)
     right = ((expected + 1) * 127.5).round() / 127.5 - 1
-    return found if found and on(found, right, actual) else None
+    return found if found and on(found, right, actual) and not on(found, right, expected) else None
 
 
 def _bits(actual: Tensor, expected: Tensor, held: HeldValues) -> int | None:

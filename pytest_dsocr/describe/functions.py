@@ -5,7 +5,7 @@ They are parameters of simple formulas, not known mistakes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.describe.attention import ACTIVATIONS
+from pytest_dsocr.describe.rounding import FORMATS as FORMATS
 from pytest_dsocr.describe.rounding import FORMS
 from pytest_dsocr.layers.norms import LayerNorm2d, RmsNorm
 
 Function = Callable[[Tensor], Tensor]
-FORMATS: Mapping[str, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 EPSILONS = (0.0, 1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12)
 PARTS = ("queries", "keys", "values")
 AXES = {(2, 3): "places", 2: "rows", 3: "columns", (1, 2, 3): "channels and places"}

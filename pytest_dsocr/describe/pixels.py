@@ -16,6 +16,7 @@ from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.measured import measured
 from pytest_dsocr.describe.pair import simplest, views_named
 from pytest_dsocr.describe.resizing import Source, resized
+from pytest_dsocr.describe.rounding import BY_TRUNCATION, FORMATS, truncated
 from pytest_dsocr.describe.views import Views
 
 LEAST_PX = 16
@@ -45,6 +46,8 @@ def describe_pixels(
         return None
     if (unrounded := next(measured(_unrounded, own, right), None)) is not None:
         return unrounded
+    if (cut := next(measured(_truncated, own, right), None)) is not None:
+        return cut
     if (fewer := simplest(measured(distinct.relations, own, right))) is not None:
         return fewer
     views = Views(_levels(own), _levels(right))
@@ -92,10 +95,24 @@ def _unrounded(actual: Tensor, expected: Tensor) -> Description | None:
     """Describe pixels that are the expected ones before they are rounded to bfloat16."""
     if not actual.bfloat16().float().equal(expected):
         return None
-    exact = ((expected + 1) * 127.5).round() / 127.5 - 1
     views = Views(actual, expected)
     text = "the pixels are not rounded to bfloat16; all are right otherwise"
-    return Description("unrounded", text, max(views.share(exact), ENOUGH), actual.numel())
+    return Description("unrounded", text, max(views.share(_exact(expected)), ENOUGH), actual.numel())
+
+
+def _truncated(actual: Tensor, expected: Tensor) -> Description | None:
+    """Describe pixels that are the expected ones cut to a dtype, not rounded."""
+    exact, count = _exact(expected), int((actual != expected).sum())
+    for name, dtype in FORMATS.items():
+        if actual.equal(truncated(exact, dtype)):
+            text = f"{BY_TRUNCATION.format(name)}: each value that differs is the next one towards zero"
+            return Description("truncated", text, 1.0, count)
+    return None
+
+
+def _exact(pixels: Tensor) -> Tensor:
+    """Return the pixels of a page's levels before they are rounded."""
+    return ((pixels + 1) * 127.5).round() / 127.5 - 1
 
 
 def _relations(views: Views, grid: tuple[int, int] = (1, 1), source: Source | None = None) -> Iterator[Description]:

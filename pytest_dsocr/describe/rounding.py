@@ -30,9 +30,19 @@ def _of_floats(weight: Tensor, dtype: torch.dtype, *, is_scaled: bool = False) -
     return (wide / scale).to(dtype).float() * scale
 
 
+def truncated(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Cut values to a dtype of 16 bits: the nearest ones towards zero, as dropped bits give them."""
+    wide = values.float()
+    near = wide.to(dtype)
+    inner = (near.view(torch.int16) - 1).view(dtype)  # sign and magnitude: one less is the next one towards zero
+    return near.where(near.float().abs() <= wide.abs(), inner).float()
+
+
+FORMATS: Mapping[str, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+BY_TRUNCATION = "{} by truncation, not rounding"
 FORMS: Mapping[str, Form] = {
-    "bfloat16": partial(_of_floats, dtype=torch.bfloat16),
-    "float16": partial(_of_floats, dtype=torch.float16),
+    **{name: partial(_of_floats, dtype=dtype) for name, dtype in FORMATS.items()},
+    **{BY_TRUNCATION.format(name): partial(truncated, dtype=dtype) for name, dtype in FORMATS.items()},
     "int8 with one scale for the tensor": partial(_of_ints, bits=8, is_whole=True),
     "int8 with a scale for each row": partial(_of_ints, bits=8),
     **{f"int8 with a scale for each {n} values": partial(_of_ints, bits=8, group=n) for n in (32, 64, 128)},

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.pair import RowPair, halves, named, share, views_named
-from pytest_dsocr.describe.rounding import FORMS, Form
+from pytest_dsocr.describe.rounding import BY_TRUNCATION, FORMATS, FORMS, Form
+from pytest_dsocr.describe.rounding import truncated as cut
 
 LEAST_ROWS = 16
 """Number of rows from which on one half of them says something about the other."""
@@ -24,6 +25,8 @@ ROUND = 0.995
 """Share of the values on a grid from which on all are taken to be on it."""
 ON_GRID = 1e-6
 """Distance from a rounded value that counts as none, relative to the value."""
+NEXT = 1 - 2**-12
+"""Factor that moves a value of a dtype of 16 bits by less than its next one towards zero."""
 NOTHING = 1e-3
 """Factor of an update that counts as none."""
 
@@ -131,6 +134,20 @@ def rounded(pair: RowPair) -> Iterator[Description | None]:
                 yield _of(pair, "rounded", text, made(pair.expected))
 
 
+def truncated(pair: RowPair) -> Iterator[Description | None]:
+    """Yield the dtype of both sides' values if the subject's are the next ones towards zero wherever they differ."""
+    differing = pair.actual != pair.expected
+    for name, dtype in FORMATS.items():
+        inner = torch.where(differing, cut(pair.expected * NEXT, dtype), pair.expected)
+        if (
+            int(differing.sum()) >= LEAST_ROWS
+            and pair.expected.to(dtype).float().equal(pair.expected)
+            and float((inner == pair.actual)[differing].float().mean()) >= ROUND
+        ):
+            text = f"{BY_TRUNCATION.format(name)}: each value that differs is the next one towards zero"
+            yield _of(pair, "truncated", text, inner)
+
+
 def _turned(form: Form, values: Tensor) -> Tensor:
     return form(values.flatten(0, 1).T).T.view_as(values)
 
@@ -190,4 +207,4 @@ def _between(values: Tensor) -> str:
 
 RowRelation = Callable[[RowPair], Iterator[Description | None]]
 ONE_NUMBER: tuple[RowRelation, ...] = (zero, of_all, of_update)
-MANY_NUMBERS: tuple[RowRelation, ...] = (of_channels, of_rows, rounded, low_rank)
+MANY_NUMBERS: tuple[RowRelation, ...] = (truncated, of_channels, of_rows, rounded, low_rank)

@@ -73,6 +73,16 @@ def of_565(levels: Tensor) -> Tensor:
     return torch.stack([(one << (8 - bits) | one >> (2 * bits - 8)).float() for one, bits in cut], -3)
 
 
+def cut(levels: Tensor, dropped: int) -> Tensor:
+    """Return pixels without some of the lowest bits of float32."""
+    return (normalise_exactly(levels).view(torch.int32) >> dropped << dropped).view(torch.float32)
+
+
+def normalise_exactly(levels: Tensor) -> Tensor:
+    """Normalise levels in float32."""
+    return (levels / 255 - 0.5) / 0.5
+
+
 def covered(levels: Tensor) -> Tensor:
     """Return levels with grey over the end of the page."""
     levels = levels.clone()
@@ -140,6 +150,8 @@ PLANTED: Mapping[str, tuple[Callable[[Tensor], Tensor], str, str]] = {
     "int8": (lambda x: (((x / 255 - 0.5) / 0.5) * 127).round().div(127).bfloat16(), "step", "multiples of 1/127: held"),
     "few bits": (lambda x: rounded((x / 8).floor() * 8), "bits", "each colour has 32 levels: 5 bits, cut off"),
     "565": (lambda x: rounded(of_565(x)), "bits", "red, green and blue have 32, 64, 32 levels: 5, 6, 5 bits"),
+    "truncated": (lambda x: cut(x, 16), "truncated", "bfloat16 by truncation, not rounding: each value that differs"),
+    "float16": (lambda x: cut(x, 13), "truncated", "float16 by truncation"),
     "last axis": (lambda x: rounded(x).permute(0, 2, 3, 1), "transposed", "axes are in another order"),
 }
 
@@ -157,6 +169,11 @@ def test_a_mistake_of_preprocessing_is_described(name: str) -> None:
     found = described(plant)
     assert (found.kind, found.explains) == (kind, True), found.text
     assert words in found.text
+
+
+def test_no_property_is_named_that_the_right_pixels_have() -> None:
+    found = described(lambda x: torch.nextafter(normalise_exactly(x).bfloat16(), torch.tensor(2.0).bfloat16()))
+    assert found.kind not in {"bits", "step", "truncated"}, found.text
 
 
 @pytest.mark.parametrize(

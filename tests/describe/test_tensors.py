@@ -12,6 +12,7 @@ from pytest_dsocr.describe import order
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.measured import Measuring, measured_in_time, measuring
 from pytest_dsocr.describe.pair import RowPair
+from pytest_dsocr.describe.rounding import truncated
 from pytest_dsocr.describe.tensors import describe_tensor, of_earlier
 from tests.describe.real import block, clean, random
 
@@ -93,6 +94,7 @@ ANYWHERE: Mapping[str, tuple[Callable[[Tensor], Tensor], str, str]] = {
     "channels' factors": (lambda x: x * (1 + random(x.shape[2]).abs()), "scaled-channels", "a factor of its own"),
     "rows' factors": (lambda x: x * (1 + random(x.shape[1], 1).abs()), "scaled-rows", "a factor of its own"),
     "bfloat16": (lambda x: x.bfloat16().float(), "rounded", "to bfloat16"),
+    "cut": (lambda x: truncated(x, torch.bfloat16), "rounded", "to bfloat16 by truncation"),
     "int8": (quantised, "rounded", "int8 with a scale for each row"),
     "one direction": (lambda x: x + random(1, x.shape[1], 1) * random(x.shape[2]), "low-rank", "one direction"),
     "channel": (lambda x: x + random(*x.shape) * (torch.arange(x.shape[2]) == 3), "confined", "channel 3 of"),
@@ -130,6 +132,17 @@ def test_a_relation_of_the_plane_of_positions_is_found(name: str) -> None:
     found = described("clip.page/0", plant)
     assert (found.kind, found.explains) == (kind, True), found.text
     assert words in found.text
+
+
+def test_values_of_one_dtype_are_truncated_only_if_all_are_nearer_to_zero() -> None:
+    exact = random(2, 40, 64)
+    right, own = (one(exact).float() for one in (torch.Tensor.half, lambda x: truncated(x, torch.float16)))
+    found = describe_tensor(RowPair(own, right))
+    assert found is not None
+    assert (found.kind, found.explains) == ("truncated", True), found.text
+    turned = describe_tensor(RowPair(right, own))
+    assert turned is not None
+    assert turned.kind != "truncated"
 
 
 def test_a_factor_that_is_1_in_all_shown_digits_is_not_said() -> None:
