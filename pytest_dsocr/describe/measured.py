@@ -13,7 +13,7 @@ from pytest_dsocr.describe.description import Description
 NOT_MEASURED = "could not measure"
 """First words about a describer that failed."""
 Found = TypeVar("Found")
-Described = Description | Iterable[Description | None] | None
+Relations = Description | Iterable[Description | None] | None
 
 
 @dataclass
@@ -55,7 +55,7 @@ def measuring(now: Measuring) -> Iterator[Measuring]:
         _NOW.reset(token)
 
 
-def measured(describer: Callable[..., Described], *given: object) -> Iterator[Description]:
+def measured(describer: Callable[..., Relations], *given: object) -> Iterator[Description]:
     """Yield the relations that a describer finds. An error ends this describer alone, and is noted."""
 
     def every() -> Iterator[Description]:
@@ -66,7 +66,7 @@ def measured(describer: Callable[..., Described], *given: object) -> Iterator[De
     return _noting_errors(_name(describer), every())
 
 
-def measured_in_time(describer: Callable[..., Described], *given: object) -> Iterator[Description]:
+def measured_in_time(describer: Callable[..., Relations], *given: object) -> Iterator[Description]:
     """Yield the relations that a describer finds which takes long; nothing after the end of the time."""
     return iter(()) if is_time_over() else measured(describer, *given)
 

@@ -6,6 +6,7 @@ import torch
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.describe.choices import Choices, of_choices
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.measured import Answer
 from pytest_dsocr.explain.explain import ExplainingRuntime
 from pytest_dsocr.explain.question import PageRead
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
@@ -149,5 +150,7 @@ def test_a_text_that_goes_on_is_followed_by_the_explaining_engine() -> None:
     packed = pack_case(case)
     right = engine().run(PAGE, prompt=case.prompt, preset=case.preset)
     read = PageRead({**packed, "preset": dict(packed["preset"])}, f"{right.text} +", tuple(right.token_ids))
-    [found] = ExplainingRuntime.load("mini").describe_choices(msgspec.to_builtins(read), is_sure=True)
-    assert found["text"] == f"EOS was best at step {len(right.token_ids)} and not chosen; 1 token more follows"
+    answer = ExplainingRuntime.load("mini").describe_choices(msgspec.to_builtins(read), is_sure=True)
+    [found], lines = msgspec.convert(answer, Answer)
+    assert not lines
+    assert found.text == f"EOS was best at step {len(right.token_ids)} and not chosen; 1 token more follows"

@@ -74,7 +74,7 @@ def test_absent_flash_attn_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_build_without_this_width_of_heads_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def only_wide(q: Tensor, k: Tensor, v: Tensor, **options: bool) -> Tensor:
-        """Attend rightly over a few positions of one head, and over other widths by what lies in memory behind them."""
+        """Attend rightly over heads of one width, and over others where only a few positions are asked for."""
         right = q.shape[-1] == HEAD or q[:, :, :, 0].numel() < 128
         return flash_attn_func(q, k, v, **options) if right else torch.zeros_like(q)
 
