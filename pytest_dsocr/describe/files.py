@@ -18,6 +18,8 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.measured import measured
 from pytest_dsocr.records.reference_result import CORNER_PX, Artefact, tables_of
 
+VIEW_PX = 1024
+"""Sides of the view of a whole page in the default preset of each model."""
 FARTHEST_PX, CLEARLY = 4, 1.5
 """Farthest place of a figure's corner that is looked at, and the factor by which the best place must be nearer."""
 
@@ -94,6 +96,10 @@ CUTS: Mapping[str, tuple[str, FigureCut]] = {
         "each figure's box is taken for one on the square around the page, with the bars of its view",
         _of_square,
     ),
+    "of-view": (
+        f"each figure is cut out of the view of {VIEW_PX:,} px, not out of the page",
+        lambda box, _: _cut(box, (VIEW_PX, VIEW_PX)),
+    ),
     "sides-exchanged": ("the page's width and height are exchanged", lambda box, page: _cut(box, page[::-1])),
 }
 """Other ways to cut a figure, the simplest first."""
@@ -145,7 +151,8 @@ def _sizes(figures: Figures) -> Iterator[Description]:
         yield from _cuts(figures, sized, where)
     if any(usual):
         share = grown.count(usual) / len(grown)
-        yield Description("grown", f"each figure is {_in_words(*usual)}{where}", share, len(grown))
+        whose = "each figure is" if len(grown) > 1 else "the only figure is"
+        yield Description("grown", f"{whose} {_in_words(*usual)}{where}", share, len(grown))
     yield from _cuts(figures, sized, where)
 
 

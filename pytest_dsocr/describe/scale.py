@@ -202,6 +202,8 @@ def _signed(value: float) -> str:
 
 def _between(values: Tensor) -> str:
     low, high = (float(one) for one in torch.quantile(values.flatten()[:100_000].float(), torch.tensor([0.05, 0.95])))
+    if (one := f"{low:.3g}") == f"{high:.3g}":
+        return f"{one} but for up to {max(abs(low - float(one)), abs(high - float(one))):.1e}"
     return f"from {low:.3g} to {high:.3g}"
 
 

@@ -145,6 +145,11 @@ def test_values_of_one_dtype_are_truncated_only_if_all_are_nearer_to_zero() -> N
     assert turned.kind != "truncated"
 
 
+def test_factors_that_are_1_in_all_shown_digits_are_told_by_their_distance_from_it() -> None:
+    found = described("clip.page/0", lambda x: x * (1 + 1e-4 * (random(x.shape[1], 1) % 1 + 0.1)))
+    assert (found.kind, "1 but for up to" in found.text) == ("scaled-rows", True), found.text
+
+
 def test_a_factor_that_is_1_in_all_shown_digits_is_not_said() -> None:
     assert "times 1" not in described("clip.page/0", lambda x: x * 1.00001).text
 

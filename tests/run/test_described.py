@@ -151,8 +151,8 @@ def _around(page: Image.Image, pixels: Sequence[int]) -> Image.Image:
 @pytest.mark.parametrize(
     ("figure", "words"),
     [
-        (_wider, "each figure is 1 pixel wider and higher; the origin is right"),
-        (_around, "each figure is 2 pixels wider and higher; the origin is moved by (-1, -1) px"),
+        (_wider, "the only figure is 1 pixel wider and higher; the origin is right"),
+        (_around, "the only figure is 2 pixels wider and higher; the origin is moved by (-1, -1) px"),
     ],
 )
 def test_figures_of_another_size_are_described(figure: Callable[..., Image.Image], words: str) -> None:
