@@ -79,11 +79,36 @@ def _views(what: str, file: Path, preset: Preset, recipe: Recipe) -> Sequence[Im
 
 
 @dataclass
+class _Explained:
+    """Recipe that explains views, and each change that could stand in it for one of its own."""
+
+    made: Made
+    alike: list[Change]
+    """Those of the recipe's own fields that no view has refuted so far."""
+
+    @classmethod
+    def of(cls, made: Made, plain: View) -> _Explained:
+        """Start with the changes that the plain page does not tell apart."""
+        explained = cls(made, [one for one in _options(plain.what) if one.field in made])
+        explained.hold_to(plain)
+        return explained
+
+    def hold_to(self, view: View) -> None:
+        """Leave out the changes that do not explain this view as well."""
+        self.alike = [one for one in self.alike if not view.apart({**self.made, one.field: one})]
+
+    @property
+    def by_field(self) -> Sequence[Sequence[Change]]:
+        """The changes for each field of the recipe."""
+        return [[one for one in self.alike if one.field == name] for name in self.made]
+
+
+@dataclass
 class _Found:
     """Recipes that the pages of a kind of view have shown."""
 
     plain: View
-    recipes: list[Made]
+    recipes: list[_Explained]
     """Recipe of the plain page, then those of other pages."""
     needed: Sequence[Sequence[Change]] | None
     """Changes that bring the plain page much nearer; None if a recipe explains it."""
@@ -116,25 +141,32 @@ class Recipes:
         if what not in self._found:
             name, usual = PLAIN[what]
             first = self._view(what, self.drawn(name), sizes_of(usual, self.asked.family))
-            plain = _sought(first, {})
-            needed = _needed(first, plain) if first.apart(plain) else None
+            plain = _Explained.of(_sought(first, {}), first)
+            needed = _needed(first, plain.made) if first.apart(plain.made) else None
             self._found[what] = _Found(first, [plain], needed, is_refuted=needed is not None)
         of = self._found[what]
         if of.needed is not None:
             yield from said(of.needed)
             return
-        made = next((one for one in of.recipes if not view.apart(one)), None)
-        if made is None and (otherwise or not of.is_refuted):
-            sought = _sought(view, of.recipes[0])
-            is_refuted = bool(view.apart(sought))
-            made = None if is_refuted or of.plain.apart(sought) else sought
-            of.is_refuted = of.is_refuted or is_refuted
-        if made is None:
-            yield from [otherwise] * bool(otherwise and not of.recipes[0])
+        known = next((one for one in of.recipes if not view.apart(one.made)), None)
+        if known is None and (otherwise or not of.is_refuted):
+            known = self._another(of, view)
+        if known is None:
+            yield from [otherwise] * bool(otherwise and not of.recipes[0].made)
             return
-        if made not in of.recipes:
-            of.recipes.append(made)
-        yield from said(_with_equals(made, (of.plain, view)))
+        known.hold_to(view)
+        yield from said(known.by_field)
+
+    def _another(self, of: _Found, view: View) -> _Explained | None:
+        """Search for a recipe of this view that explains the plain page too, and keep it."""
+        made = _sought(view, of.recipes[0].made)
+        if view.apart(made):
+            of.is_refuted = True
+            return None
+        if of.plain.apart(made):
+            return None
+        of.recipes.append(_Explained.of(made, of.plain))
+        return of.recipes[-1]
 
     def _view(self, what: str, page: Path, preset: Preset) -> View:
         return View(what, page, preset, self.asked.tensors(page, preset)[what].float().cpu())
@@ -169,13 +201,6 @@ def _needed(view: View, made: Made) -> Sequence[Sequence[Change]]:
     """Return the changes without which the view is :data:`TIMES_NEARER` times as far away."""
     least = view.apart(made)
     return [[one] for name, one in made.items() if view.apart(_without(made, name)) >= TIMES_NEARER * least]
-
-
-def _with_equals(made: Made, views: Sequence[View]) -> Sequence[Sequence[Change]]:
-    """Return for each change the alternatives that explain all of these views as well."""
-    alike = [one for one in _options(views[0].what) if one.field in made]
-    alike = [one for one in alike if not any(view.apart({**made, one.field: one}) for view in views)]
-    return [[one for one in alike if one.field == name] for name in made]
 
 
 def said(found: Sequence[Sequence[Change]]) -> Iterator[str]:

@@ -92,6 +92,22 @@ def test_pixels_are_laid_to_what_makes_them_and_to_nothing_that_is_right(
     assert hints == [said if said == OWN_PAGE else f"whether the cause is {said}"] * bool(named)
 
 
+@pytest.mark.dsocr_slow
+def test_what_one_page_refutes_is_not_named_for_the_next(tiny: Any, tmp_path: Path) -> None:
+    """A page without an orientation leaves two rows; one with it leaves one, which holds from then on."""
+    how = CHANGED["opened-jpeg"].how
+    with in_contract(Mistake("pixels", "", "", "front", partial(plant_recipe, how=how))):
+        drawn = Drawn(tmp_path)
+        recipes = Recipes(Asked(EngineSubject(tiny), DEEPSEEK_OCR), drawn)
+
+        def alternatives(page: str) -> int:
+            [hint] = recipes.hints("images_ori", drawn(page), DEEPSEEK_OCR.presets["tiny"], "")
+            return hint.count(" or ") + 1
+
+        before, turned, after = alternatives("landscape"), alternatives("exif"), alternatives("landscape")
+    assert before > turned == after
+
+
 def test_a_number_of_image_tokens_is_laid_to_what_gives_it(tmp_path: Path) -> None:
     page = tmp_path / "page.png"
     Image.new("RGB", (900, 1300)).save(page)
