@@ -19,7 +19,7 @@ from pytest_dsocr.base.words import HASH_CHARACTERS, plain
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.models import STAGES as ALL_STAGES
 from pytest_dsocr.report import views
-from pytest_dsocr.report.case_result import number
+from pytest_dsocr.report.comparison_result import number
 from pytest_dsocr.report.file import Ending
 
 STAGES = {

@@ -40,7 +40,7 @@ class Journal:
             os._exit(1)
         import msgspec
 
-        from pytest_dsocr.report.case_result import ComparisonResult
+        from pytest_dsocr.report.comparison_result import ComparisonResult
         from pytest_dsocr.report.worker_report import JournalEntry
 
         entry = JournalEntry(test, attempt, [ComparisonResult.of(one) for one in made], expected)

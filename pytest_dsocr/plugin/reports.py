@@ -13,8 +13,9 @@ from pytest_dsocr.plugin.elapsed import elapsed_so_far
 from pytest_dsocr.plugin.markers import is_ours
 from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, RUN
 from pytest_dsocr.records.names import ComparisonKind
-from pytest_dsocr.report.case_result import ComparisonResult, Fault
+from pytest_dsocr.report.case_result import Fault
 from pytest_dsocr.report.ci import PREFIX, of_test
+from pytest_dsocr.report.comparison_result import ComparisonResult
 from pytest_dsocr.report.outcomes import TestResult, outcome_of, reason_of
 from pytest_dsocr.report.worker_report import WorkerReport
 from pytest_dsocr.subjects.loading import ENGINE

@@ -19,8 +19,8 @@ from pytest_dsocr.base.words import PACKAGE, count, in_shell, listed
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.reproducer import FOLDER, stage_of_reproducer
 from pytest_dsocr.history.record import stage_of
-from pytest_dsocr.report.case_result import LimitsUsed
 from pytest_dsocr.report.cause import FailureCause
+from pytest_dsocr.report.comparison_result import LimitsUsed
 from pytest_dsocr.report.document import Environment, Looser, RunJson, finished
 from pytest_dsocr.report.file import JSON_NAME, Ending, read_result
 from pytest_dsocr.report.run_sides import RunSides

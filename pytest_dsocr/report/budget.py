@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.tolerances import LOSSES
-from pytest_dsocr.report.case_result import CaseResult, Number, number, of_number
+from pytest_dsocr.report.case_result import CaseResult
+from pytest_dsocr.report.comparison_result import Number, number, of_number
 
 CONFIDENCE = 0.95
 

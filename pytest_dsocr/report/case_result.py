@@ -1,61 +1,26 @@
-"""Results of one case, which a worker sends, the views show and ``dsocr.json`` keeps.
-
-JSON has no word for an infinity or a NaN, so a :data:`Number` is a word where it is neither.
-"""
+"""Results of one case, which a worker sends, the views show and ``dsocr.json`` keeps."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from pytest_dsocr.base.errors import is_of_machine, message_of
 from pytest_dsocr.base.words import printable
-from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict
+from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.records.page_measures import PageMeasures
 from pytest_dsocr.records.provenance import is_by_engine
+from pytest_dsocr.report.comparison_result import ComparisonResult, LimitsUsed, Number, OutsideLimits, of_number
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport, CaseRun, FurtherCause
 
-Number = int | float | Literal["nan", "infinite", "-infinite"] | None
-"""A number, the word for one that JSON lacks, or None where there is none."""
 Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]
 """Path below the folder of the result."""
 Side = Literal["reference", "subject"]
-
-
-class ComparisonResult(Struct, frozen=True):
-    """A :class:`~pytest_dsocr.compare.verdict.Comparison` without its error, and whether it passes."""
-
-    what: str
-    verdict: Verdict
-    passes: bool
-    measured: str
-    error: Number
-    details: list[str]
-    reason: Reason | None
-    signs: list[Symptom]
-    """In the order of the alphabet."""
-    diff: list[list[tuple[str, str]]]
-    """Lines of a diff of texts. A piece is its side and its text; see :mod:`pytest_dsocr.compare.diff`."""
-    allowed: Number = None
-    """Largest error that passes."""
-    along: str = ""
-    """A digit for the error of each decoding step; see :mod:`pytest_dsocr.describe.error_digits`."""
-    share: Number = None
-    """Edit distance of a text over the reference's length."""
-
-    @classmethod
-    def of(cls, one: Comparison) -> ComparisonResult:
-        """Return the result of a comparison."""
-        diff = [[(str(piece.side), piece.text) for piece in line] for line in one.diff]
-        error, details, signs = of_number(one.error), [*one.details], sorted(one.signs)
-        judged = one.what, one.verdict, one.passes, one.measured, error, details
-        return cls(*judged, one.reason, signs, diff, of_number(one.allowed), one.along, of_number(one.share))
 
 
 class Fault(Struct, frozen=True):
@@ -112,16 +77,6 @@ class RepeatedReadings(Struct, frozen=True):
     """The wrong ones, counted from 1."""
 
 
-class OutsideLimits(Struct, frozen=True):
-    """A comparison beyond the run's own limits in a case whose tests passed."""
-
-    what: str
-    verdict: Verdict
-    measured: str
-    allowed_by: list[str]
-    """Tests with limits that allow it; empty if no test of the run checks it."""
-
-
 class FurtherResult(Struct, frozen=True):
     """A cause of a case besides that of its first wrong comparison."""
 
@@ -146,19 +101,6 @@ class FurtherResult(Struct, frozen=True):
         if self.proven or not self.described:
             return why or self.explained
         return f"{why}; measured: {self.described.text}" if why else self.described.text
-
-
-class LimitsUsed(Struct, frozen=True):
-    """Limits that a case was judged by."""
-
-    dtype: str
-    """The coarser one of the two sides'."""
-    same_key: bool
-    """Whether checkpoint, device, dtype and attention of both sides are equal."""
-    on_cpu: bool
-    """Whether the reference was computed on a CPU."""
-    allowed: dict[str, float]
-    """By the names of the tolerances, and ``vision``."""
 
 
 class CaseResult(Struct, kw_only=True, frozen=True):
@@ -340,19 +282,6 @@ def _compression(exchange: CaseRun, page: PageMeasures | None) -> Compression | 
         return None
     shown = valid_image_tokens(Workload((page.width_px, page.height_px), case.preset, 0, tokens), case.family)
     return Compression(shown, written) if shown and written > 0 else None
-
-
-def of_number(value: float | None) -> Number:
-    """Return a number as JSON can hold it."""
-    if value is None or math.isfinite(value):
-        return value
-    return "nan" if math.isnan(value) else "infinite" if value > 0 else "-infinite"
-
-
-def number(value: Number) -> float:
-    """Return what :func:`of_number` was given; 0 of None, and infinity of a NaN, which no limit allows."""
-    words = {None: 0.0, "infinite": math.inf, "-infinite": -math.inf, "nan": math.inf}
-    return words[value] if value is None or isinstance(value, str) else value
 
 
 def picture_name(case_id: str) -> str:

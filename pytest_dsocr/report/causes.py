@@ -10,8 +10,9 @@ from pytest_dsocr.explain.hints import OF_TEXT_ALONE, agreed
 from pytest_dsocr.explain.proof import UNTOLD
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName
-from pytest_dsocr.report.case_result import CaseResult, FurtherResult, number
+from pytest_dsocr.report.case_result import CaseResult, FurtherResult
 from pytest_dsocr.report.cause import CHECK, UNKNOWN, FailureCause
+from pytest_dsocr.report.comparison_result import number
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.findings import other_stages, own_findings
 from pytest_dsocr.report.order import AFTER_INPUTS, CACHE, LOGITS, OF_TEXT, TEXT, UP_TO_LOGITS, rank, stage_of, wrong_of

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pytest_dsocr.base.words import fit, listed
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
-from pytest_dsocr.report.case_result import ComparisonResult, number
 from pytest_dsocr.report.cause import by_first, in_words, label, others_failed
+from pytest_dsocr.report.comparison_result import ComparisonResult, number
 from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.report.file import Unfinished
 from pytest_dsocr.report.outcomes import JudgedTest, TestResult

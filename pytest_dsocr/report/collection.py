@@ -16,9 +16,10 @@ from pytest_dsocr.models.spec import PREPROCESS, TOKENIZER
 from pytest_dsocr.records.config import MISSING, Level
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.report.budget import Spending
-from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, number
+from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.cause import FailureCause
 from pytest_dsocr.report.causes import causes_of
+from pytest_dsocr.report.comparison_result import ComparisonResult, number
 from pytest_dsocr.report.document import Looser, Missing
 from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.order import OF_TEXT

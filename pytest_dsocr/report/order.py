@@ -7,7 +7,7 @@ from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.models import VISION
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import ComparisonName
-from pytest_dsocr.report.case_result import ComparisonResult
+from pytest_dsocr.report.comparison_result import ComparisonResult
 
 LOGITS, CACHE, TEXT = "logits", "cache", "text"
 OF_TEXT = ("read", TEXT)

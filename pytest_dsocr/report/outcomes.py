@@ -20,7 +20,8 @@ from pytest_dsocr.records.names import ComparisonKind, ComparisonName, TensorNam
 from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.environment import family_with
 from pytest_dsocr.reference.goldens import anchors_file
-from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, Fault, OutsideLimits
+from pytest_dsocr.report.case_result import CaseResult, Fault
+from pytest_dsocr.report.comparison_result import ComparisonResult, OutsideLimits
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.words import rerun

@@ -14,7 +14,8 @@ from pytest_dsocr.describe.description import Description, ErrorPanel
 from pytest_dsocr.describe.error_digits import DIGITS, LEAST, error_of
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName, TensorName
-from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, number
+from pytest_dsocr.report.case_result import CaseResult
+from pytest_dsocr.report.comparison_result import ComparisonResult, number
 from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.strip import MARKS, SHORT
 

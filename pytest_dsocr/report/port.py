@@ -16,8 +16,9 @@ from pytest_dsocr.models.spec import DECODE, FUSION, PREFILL, PREPROCESS, TOKENI
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.goldens import anchors_file
-from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
+from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.cause import by_first
+from pytest_dsocr.report.comparison_result import ComparisonResult
 from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.report.strip import OF_STAGE, OUTPUT, stage_of
 

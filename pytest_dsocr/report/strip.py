@@ -10,7 +10,8 @@ from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.models import STAGE_NAMES
 from pytest_dsocr.models.spec import DECODE, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.records.names import ComparisonName
-from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, number
+from pytest_dsocr.report.case_result import CaseResult
+from pytest_dsocr.report.comparison_result import ComparisonResult, number
 
 OUTPUT = "postprocess"
 OF_STAGE: Mapping[str, tuple[str, ...]] = {

@@ -14,8 +14,8 @@ from pytest_dsocr.base.words import count, entry, fit, listed, plain, relative_p
 from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.report import words
 from pytest_dsocr.report.budget import two_digits
-from pytest_dsocr.report.case_result import Number, number
 from pytest_dsocr.report.cause import also_failed, by_first, function_of, label, others_failed, where_broke
+from pytest_dsocr.report.comparison_result import Number, number
 from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.report.file import Unfinished
 from pytest_dsocr.report.plot import LEGEND, heat_of, plot_of

@@ -8,7 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_dsocr.records.page_measures import PageMeasures
-from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, Fault
+from pytest_dsocr.report.case_result import CaseResult, Fault
+from pytest_dsocr.report.comparison_result import ComparisonResult
 from pytest_dsocr.report.run_sides import RunSides
 
 

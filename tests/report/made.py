@@ -19,7 +19,8 @@ from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.config import Config, Level
 from pytest_dsocr.reference.recording import RecordedReference
-from pytest_dsocr.report.case_result import CaseResult, ComparisonResult
+from pytest_dsocr.report.case_result import CaseResult
+from pytest_dsocr.report.comparison_result import ComparisonResult
 from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.result import RunResult

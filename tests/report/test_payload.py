@@ -20,7 +20,8 @@ from pytest_dsocr.records.provenance import ENGINE_STANDS_IN
 from pytest_dsocr.records.reference_result import SpanSeen
 from pytest_dsocr.reference.engine import EngineReference
 from pytest_dsocr.reference.opening import WantedReference
-from pytest_dsocr.report.case_result import CaseResult, Fault, number, of_number
+from pytest_dsocr.report.case_result import CaseResult, Fault
+from pytest_dsocr.report.comparison_result import number, of_number
 from pytest_dsocr.report.run_sides import MAY_DIFFER, RunSides
 from tests.report.made import DRIFT, MADE, MATCH, config, recorded, report
 

@@ -13,7 +13,8 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.reference_result import ReferenceResult
-from pytest_dsocr.report.case_result import CaseResult, ComparisonResult, Fault
+from pytest_dsocr.report.case_result import CaseResult, Fault
+from pytest_dsocr.report.comparison_result import ComparisonResult
 from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.worker_report import WorkerReport
 from pytest_dsocr.run.case import promised_and_absent
