@@ -196,6 +196,13 @@ def _bfloat16(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor) -> Tensor:
     return out
 
 
+def _padded(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+    """Attend to keys that are padded to a multiple of 64, without a mask."""
+    keys, values = (F.pad(one, (0, 0, 0, -one.shape[2] % 64)) for one in (k, v))
+    out: Tensor = ((q @ keys.mT) / q.shape[-1] ** 0.5).softmax(-1) @ values
+    return out
+
+
 def _rounded_scores(q: Tensor, height: int, width: int) -> Tensor:
     attention = blocks_of(engine(), "sam")[0].attn
     grid = q.reshape(-1, height, width, q.shape[-1])
@@ -224,6 +231,17 @@ def test_attention_that_differs_from_right_queries_is_described(
     assert (found.kind, found.share > SHARE) == (INSIDE, True)
     assert "the input of `attn.proj`" in found.text
     assert words in found.text
+
+
+def test_keys_that_are_padded_without_a_mask_are_counted() -> None:
+    own, given = blocks_of(engine(), "clip")[0], block("clip.page/0").given
+    with Changes() as changes:
+        changes.set(F, "scaled_dot_product_attention", _padded)
+        inside = seen(own, given)
+    found, count = said(inside), given.shape[1]
+    assert (found.kind, found.share > SHARE) == (INSIDE, True)
+    words = f"the softmax's sum has {-count % 64} more terms of score 0 and value 0 at {count} keys"
+    assert f"{words}: as many as there are up to a multiple of 64" in found.text
 
 
 def test_positions_resized_in_another_way_are_told_from_the_input_of_the_first_block() -> None:
