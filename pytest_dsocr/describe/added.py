@@ -20,7 +20,7 @@ WHOLE = 0.05
 """Distance of a number of keys from a whole one that counts as none."""
 MOST_ROWS = 16
 LEAST_UNIT = 8
-"""Smallest power of two whose multiples padding is said to reach."""
+"""Smallest power of two that a padded number of keys is a multiple of."""
 AddedKey = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Return the score ``[N, P, 1]`` and the value ``[N, 1, D]`` of a key that is added to scores and values."""
 

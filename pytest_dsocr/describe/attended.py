@@ -108,19 +108,20 @@ def _more(last: StepAttention) -> Iterator[tuple[str, OtherAttention]]:
         if not number:
             continue
         terms = added_words(number, words)
-        yield f"{terms} in each step", partial(_with, of, lambda _, number=number: number)
+        yield f"{terms} in each step", partial(_with, of, added=number)
         for size in PARTS:
             if -every % size == number:
                 text = f"{terms} at {every:,} keys: as many as there are up to a multiple of {size}"
-                yield text, partial(_with, of, lambda keys, size=size: -keys % size)
+                yield text, partial(_with, of, unit=size)
         text = f"{terms} at {every:,} keys: as many as there are up to {every + number:,} keys"
-        yield text, partial(_with, of, lambda keys, most=every + number: max(0, most - keys))
+        yield text, partial(_with, of, most=every + number)
 
 
-def _with(of: AddedKey, number: Callable[[int], int], step: StepAttention) -> Tensor:
-    """Return attention with keys that are added, of which the number depends on that of the keys."""
-    count = number(step.keys.shape[1])
-    return with_added(step.scores[:, None], step.values.double(), of, count)[:, 0]
+def _with(of: AddedKey, step: StepAttention, *, added: int = 0, unit: int = 1, most: int = 0) -> Tensor:
+    """Return attention to more keys: a number of them, those up to a multiple of a unit, or up to a number of all."""
+    keys = step.keys.shape[1]
+    number = added + -keys % unit + max(0, most - keys)
+    return with_added(step.scores[:, None], step.values.double(), of, number)[:, 0]
 
 
 def _keys(which: str, number: int) -> str:

@@ -31,7 +31,7 @@ SEEN = 0.5
 ONE = 1e-3
 """Distance of a factor from a whole number that counts as none."""
 EXACT = 1e-4
-"""The same for the square of a factor, relative to it."""
+"""Distance of a squared factor from a whole number that counts as none, relative to it."""
 
 
 def products_of(module: nn.Module, given: Tensor, gave: Tensor) -> Iterator[tuple[str, Function]]:

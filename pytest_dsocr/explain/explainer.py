@@ -193,8 +193,8 @@ class Explainer:
         ``given`` are the subject's own inputs of the prefill; ``attended`` and ``gave`` are its results of attention
         and outputs of layers in the last steps, by layer.
         """
-        params = {"case": pack_case(report.case), "tokens": [*tokens], "given": {**given}, "kept": [*kept]}
-        params |= {"attended": {**attended}, "gave": {**gave}}
+        params: dict[str, Any] = {"case": pack_case(report.case), "tokens": [*tokens], "kept": [*kept]}
+        params |= {"given": {**given}, "attended": {**attended}, "gave": {**gave}}
         return next(iter(self._described(report, "logits", "describe_cache", params)), None)
 
     def _described(

@@ -64,11 +64,11 @@ def describe_kept(
     layers = [_Layer() for _ in blocks]
     with torch.no_grad(), Changes() as changes, ExitStack() as hooks:
         state = engine.pipeline.prefill_with(clean.inputs, clean.in_prompt)
-        for layer, block in zip(layers, blocks, strict=True):
-            changes.set(block.self_attn, "attend", partial(_noted, block.self_attn.attend, layer.queries))
-            hooks.enter_context(block.register_forward_hook(partial(_note_output, layer.gave)))
+        for one, block in zip(layers, blocks, strict=True):
+            changes.set(block.self_attn, "attend", partial(_noted, block.self_attn.attend, one.queries))
+            hooks.enter_context(block.register_forward_hook(partial(_note_output, one.gave)))
             norm = block.post_attention_layernorm
-            hooks.enter_context(norm.register_forward_pre_hook(partial(_note_input, layer.attended)))
+            hooks.enter_context(norm.register_forward_pre_hook(partial(_note_input, one.attended)))
         for token in tokens:
             engine.pipeline.decode_step(state, [token])
     cache, noise = state.cache, NOISE if engine.model.dtype is torch.float32 else IN_FEWER_BITS

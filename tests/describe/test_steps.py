@@ -1,4 +1,4 @@
-"""Steps with a mistake after a right prefill: the part of the layer that is wrong is told from its own tensors."""
+"""Steps with a mistake after a right prefill: the wrong part of the layer is described."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
