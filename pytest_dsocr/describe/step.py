@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple, Protocol
@@ -83,7 +83,7 @@ class OwnCall:
 class Paired(NamedTuple):
     """Calls inside of a block."""
 
-    own: Mapping[str, OwnCall]
+    own: dict[str, OwnCall]
     """The subject's by the engine's names."""
     right: Sequence[EngineCall]
     """The engine's in their order."""

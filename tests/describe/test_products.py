@@ -13,7 +13,9 @@ from pytest_dsocr.describe.products import products_of
 from pytest_dsocr.describe.rounding import FORMS, WITH_ZERO
 from pytest_dsocr.explain.inside import of_inside
 from pytest_dsocr.explain.mistake import Changes, blocks_of
+from pytest_dsocr.explain.parts import ComputedPart
 from pytest_dsocr.layers.norms import LayerNorm2d
+from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.inside import watch_inside
 from pytest_dsocr.records.names import TensorName
 from tests.describe.real import block, clean, engine, random
@@ -189,3 +191,19 @@ def test_a_module_inside_of_a_block_is_described_by_its_numbers(words: str) -> N
     assert found is not None
     assert found.share > 0.99
     assert words in found.text
+
+
+def test_experts_that_get_other_tokens_are_paired_by_their_names() -> None:
+    """Rounded queries change the tokens of some experts, so the engine's own run has calls of other sizes."""
+    name, given = TensorName.parse("prefill/1"), block("prefill/1").given
+    own = blocks_of(engine(), PREFILL)[1]
+    with Changes() as changes, torch.no_grad(), watch_inside(own) as calls:
+        for module in [one for one in own.modules() if isinstance(one, nn.Linear)]:
+            right = nn.Linear(module.in_features, module.out_features, bias=False)
+            right.load_state_dict(module.state_dict())
+            changes.forward(module, partial(in_forms, right, of_weight=ROW8, of_input=UINT8))
+        ComputedPart(PREFILL, "prefill/1", given, (given,), 1, clean().image).compute(engine())
+    found = of_inside(clean(), name, calls[-1])
+    assert found is not None
+    assert found.share > 0.99
+    assert f"more are the product of the weight rounded to {ROW8} and the input rounded to {UINT8}" in found.text
