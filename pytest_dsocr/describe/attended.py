@@ -108,7 +108,7 @@ def _more(last: StepAttention) -> Iterator[tuple[str, OtherAttention]]:
         if not number:
             continue
         terms = added_words(number, words)
-        yield f"{terms} in each step", partial(_with, of, added=number)
+        yield terms, partial(_with, of, added=number)
         for size in PARTS:
             if -every % size == number:
                 text = f"{terms} at {every:,} keys: as many as there are up to a multiple of {size}"

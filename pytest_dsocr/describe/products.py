@@ -24,7 +24,7 @@ MOST_ROWS = 256
 """Number of rows that numbers are measured on; they are verified on all."""
 MOST_CHANNELS = 4096
 """Number of channels of the input up to which the factor of each is measured."""
-RIDGE = 1e-6
+RIDGE = 1e-4
 """Share of the mean square of a channel that is added to each, so that unused channels count once."""
 SEEN = 0.5
 """Difference of a channel's factor, relative to the largest one, from which on the channel counts otherwise."""
@@ -94,11 +94,14 @@ def counted(weight_OI: Tensor, given_RI: Tensor, apart_RO: Tensor) -> tuple[Tens
         given_RI: the input.
         apart_RO: the wrong output minus the right one.
     """
-    weight, given, apart = (one.detach().double() for one in (weight_OI, given_RI, apart_RO))
+    weight, given, apart = (one.detach().float() for one in (weight_OI, given_RI, apart_RO))
     matrix = (weight.T @ weight) * (given.T @ given)
     power = matrix.diagonal().clone()
     matrix.diagonal().add_(RIDGE * power.mean() + TINY)
-    more = torch.linalg.solve(matrix, (given * (apart @ weight)).sum(0))
+    root, failed = torch.linalg.cholesky_ex(matrix)
+    if failed:
+        return None
+    more = torch.cholesky_solve((given * (apart @ weight)).sum(0)[:, None], root)[:, 0]
     mask = more.abs() > SEEN * more.abs().max()
     if not mask.any() or mask.all():
         return None

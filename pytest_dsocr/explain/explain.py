@@ -264,7 +264,8 @@ class ExplainingRuntime(EngineRuntime):
     ) -> Packed:
         """Describe a cache after the prompt and these tokens; see :mod:`pytest_dsocr.explain.stepping`."""
         right, inputs = self._clean(case), {**given}
-        device, features = right.engine.model.device, inputs.pop(FUSION, right.in_prompt)
+        device = right.engine.model.device
+        features = inputs.pop(FUSION) if FUSION in inputs else right.in_prompt
         own = {} if features is None else {(FUSION, ""): features.to(device)}
         clean = Clean(right.engine, replace(right.inputs, **inputs).to(device), own)
         return _answered(lambda: measured(describe_kept, clean, tokens, kept, Steps(attended, gave)), budget_s)

@@ -91,7 +91,8 @@ def describe_kept(
         with torch.no_grad():
             rest = _of_rest(blocks[last - 1], layers[last - 1], steps.gave[last - 1], noise)
         if rest is not None:
-            return replace(rest, text=f"in steps, layer {last - 1} is wrong after its attention, {rest.text}")
+            how = "is wrong after its attention" if last - 1 in steps.attended else "gives another output"
+            return replace(rest, text=f"in steps, layer {last - 1} {how}, {rest.text}")
     if found and found.explains and last - 1 in steps.attended:
         return replace(found, text=f"{found.text}; its attention is right, and what follows in the layer is wrong")
     return found

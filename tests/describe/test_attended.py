@@ -55,16 +55,16 @@ WAYS: Mapping[str, Callable[[StepAttention], Tensor]] = {
     "has 4 more terms of score 0 and value 0 at 60 keys: as many as there are up to a multiple of 16": (
         lambda x: padded(x, -x.keys.shape[1] % 16)
     ),
-    "the softmax's sum has 7 more terms of score 0 and value 0 in each step": lambda x: padded(x, 7),
-    "the softmax's sum has one more term of score 0 and value 0 in each step": lambda x: padded(x, 1),
+    "the softmax's sum has 7 more terms of score 0 and value 0": lambda x: padded(x, 7),
+    "the softmax's sum has one more term of score 0 and value 0": lambda x: padded(x, 1),
     "40 more terms of score 0 and value 0 at 60 keys: as many as there are up to 100 keys": (
         lambda x: padded(x, 100 - x.keys.shape[1])
     ),
-    "has 3 more terms as large as the largest, of value 0 in each step": lambda x: padded(x, 3, None),
+    "has 3 more terms as large as the largest, of value 0": lambda x: padded(x, 3, None),
     "has 4 more terms of the last key at 60 keys: as many as there are up to a multiple of 16": (
         lambda x: again(x, -1, -x.keys.shape[1] % 16)
     ),
-    "has 2 more terms of the first key in each step": lambda x: again(x, 0, 2),
+    "has 2 more terms of the first key": lambda x: again(x, 0, 2),
     "the probabilities are rounded to bfloat16": lambda x: (
         x.scores.softmax(-1).bfloat16().double()[:, None] @ x.values.double()
     )[:, 0],

@@ -22,8 +22,8 @@ TOKENS = [*range(300, 330)]
 Plant = Callable[[list[Any], Changes], None]
 
 
-def described(plant: Plant, watched: slice = slice(None)) -> Description | None:
-    """Describe steps in which layers have a mistake; ``watched`` are the layers that show their modules."""
+def described(plant: Plant, *, hides_attention: bool = False, hides_all: bool = False) -> Description | None:
+    """Describe steps in which layers have a mistake."""
     pipeline, blocks = engine().pipeline, [*blocks_of(engine(), PREFILL)]
     with torch.no_grad(), Changes() as changes, ExitStack() as hooks:
         state = pipeline.prefill_with(clean().inputs, clean().in_prompt)
@@ -38,8 +38,7 @@ def described(plant: Plant, watched: slice = slice(None)) -> Description | None:
         k: torch.stack([one.tensors[call.given].flatten() for one in of for call in one.calls if "o_proj" in call.path])
         for k, of in enumerate(seen)
     }
-    shown = range(len(blocks))[watched]
-    steps = Steps(*({k: one for k, one in of.items() if k in shown} for of in (attended, gave)))
+    steps = Steps({} if hides_attention or hides_all else attended, {} if hides_all else gave)
     return describe_kept(clean(), TOKENS, kept, steps)
 
 
@@ -102,10 +101,19 @@ def test_the_part_of_a_layer_that_is_wrong_in_steps_is_described(name: str) -> N
 
 
 def test_a_layer_that_hides_its_modules_is_described_by_the_cache_alone() -> None:
-    found = described(sorted_experts(1), watched=slice(0))
+    found = described(sorted_experts(1), hides_all=True)
     assert found is not None
     assert "layer 1 computes another output: its keys and values in the cache are right" in found.text
     assert "attention is right" not in found.text
+
+
+def test_of_a_layer_that_hides_its_attention_nothing_is_said_about_it() -> None:
+    found = described(sorted_experts(1), hides_attention=True)
+    assert found is not None
+    assert "layer 1 gives another output, at" in found.text
+    assert "goes to its expert with the lowest number" in found.text
+    other = described(padded, hides_attention=True)
+    assert other is None or "after its attention" not in other.text
 
 
 def test_nothing_is_said_of_right_steps() -> None:
