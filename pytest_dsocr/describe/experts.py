@@ -17,7 +17,7 @@ from torch import Tensor
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.measured import measured
 from pytest_dsocr.describe.pair import RowPair, halves, named, share, simplest
-from pytest_dsocr.describe.products import MOST_CHANNELS, channels_said, counted
+from pytest_dsocr.describe.products import MOST_CHANNELS, counted
 from pytest_dsocr.describe.routing import of_routing
 from pytest_dsocr.describe.weights import of_weights
 from pytest_dsocr.layers.experts import MixtureOfExperts
@@ -114,7 +114,10 @@ def _of_inner(mixed: Mixed) -> Iterator[Description]:
     if found is not None:
         mask, factor = found
         more = shared.down_proj(inner * (factor - 1) * mask.to(inner)).float().cpu()
-        text = f"the shared experts are computed {channels_said(mask, factor)} inside"
+        which = named("channel", mask.nonzero().flatten().tolist())
+        verb = ("is", "counts") if int(mask.sum()) == 1 else ("are", "count")
+        how = f"{verb[0]} left out" if factor == 0 else f"{verb[1]} {factor:.3g} times"
+        text = f"inside the shared experts, {which} of {len(mask)} {how}"
         yield Description("experts", text, share(mixed.pair, mixed.pair.expected + more, test), int(test.sum()))
 
 

@@ -109,12 +109,6 @@ def counted(weight_OI: Tensor, given_RI: Tensor, apart_RO: Tensor) -> tuple[Tens
     return mask.cpu(), float(round(factor)) if abs(factor - round(factor)) <= ONE else factor
 
 
-def channels_said(mask: Tensor, factor: float) -> str:
-    """Say which channels are left out, or how often they count."""
-    where = f"{named('channel', mask.nonzero().flatten().tolist())} of {len(mask)}"
-    return f"without {where}" if factor == 0 else f"with {where} counted {factor:.3g} times"
-
-
 def _of_channels(module: nn.Linear, given: Tensor, gave: Tensor) -> Iterator[tuple[str, Function]]:
     """Yield a product in which some channels of the input are left out, or count otherwise."""
     rows = given.flatten(0, -2)
@@ -123,7 +117,9 @@ def _of_channels(module: nn.Linear, given: Tensor, gave: Tensor) -> Iterator[tup
     if (found := counted(module.weight, rows[some], apart)) is not None:
         mask, factor = found
         factors = torch.where(mask, factor, 1.0).to(given)
-        yield f"the product {channels_said(mask, factor)} of its input", lambda x: module(x * factors)
+        which = f"{named('channel', mask.nonzero().flatten().tolist())} of its {len(mask)} inputs"
+        how = f"without {which}" if factor == 0 else f"with {which} counted {factor:.3g} times"
+        yield f"the product {how}", lambda x: module(x * factors)
 
 
 def _of_forms(module: nn.Linear, given: Tensor, gave: Tensor) -> Iterator[tuple[str, Function]]:

@@ -343,7 +343,7 @@ FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
         "prefill/3",
         weights("mlp.shared_experts.down_proj.weight", lambda w: w * (torch.arange(w.shape[1]) < w.shape[1] // 2)),
         "experts",
-        "the shared experts are computed without channels ",
+        "inside the shared experts, channels 128 to 255 of 256 are left out",
     ),
     "never": ("prefill/3", routed_by(without_third), "experts", "tokens have other experts: expert 2 is never chosen"),
     "odd ranks": ("prefill/3", routed_by(without_second), "experts", "other experts, of the ranks 1 and 3 by score"),

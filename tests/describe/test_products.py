@@ -102,10 +102,10 @@ def test_norms_and_convolutions_have_a_bias_too(module: Any, given: Tensor) -> N
 @pytest.mark.parametrize(
     ("channels", "factor", "words"),
     [
-        (slice(32, 64), 0.0, "without channels 32 to 63 of 64 of its input"),
-        (slice(5, 6), 0.0, "without channel 5 of 64 of its input"),
-        (slice(0, 64, 4), 0.0, "without channels 0, 4 and so on, every 4th of 64 of its input"),
-        (slice(0, 16), 2.0, "with channels 0 to 15 of 64 counted 2 times of its input"),
+        (slice(32, 64), 0.0, "without channels 32 to 63 of its 64 inputs"),
+        (slice(5, 6), 0.0, "without channel 5 of its 64 inputs"),
+        (slice(0, 64, 4), 0.0, "without channels 0, 4 and so on, every 4th of its 64 inputs"),
+        (slice(0, 16), 2.0, "with channels 0 to 15 of its 64 inputs counted 2 times"),
     ],
 )
 def test_channels_that_are_left_out_are_named(channels: slice, factor: float, words: str) -> None:

@@ -246,10 +246,12 @@ def padded_steps(port: Port, changes: Changes) -> None:
     """Have steps attend to keys of score 0 and value 0 besides their own, up to a multiple of 16."""
 
     def attend(usual: Any, q: Tensor, k: Tensor, v: Tensor, lengths: Any) -> Tensor:
+        out: Tensor
         if q.shape[2] > 1:
-            return usual(q, k, v, lengths)
+            out = usual(q, k, v, lengths)
+            return out
         k, v = (F.pad(repeat_heads(one, q), (0, 0, 0, -one.shape[2] % 16)) for one in (k, v))
-        out: Tensor = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+        out = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
         return out
 
     for block in blocks_of(port.engine, PREFILL):
