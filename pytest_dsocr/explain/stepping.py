@@ -10,15 +10,17 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.describe.attended import StepAttention, describe_attended
+from pytest_dsocr.describe.attention import ACTIVATIONS
 from pytest_dsocr.describe.cache import NOISE, describe_cache, first_wrong, rows_of
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.experts import Mixed, describe_experts
 from pytest_dsocr.describe.layout import IN_FEWER_BITS
 from pytest_dsocr.describe.measured import measured
-from pytest_dsocr.describe.pair import RowPair
+from pytest_dsocr.describe.pair import RowPair, share
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.describe.tensors import describe_tensor
 from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of
@@ -110,9 +112,19 @@ def _of_rest(block: Any, layer: _Layer, own: Tensor, noise: float) -> Descriptio
     if isinstance(block.mlp, MixtureOfExperts):
         mixed = Mixed(pair, block.mlp, block.post_attention_layernorm(before), before)
         found = measured(describe_experts, mixed)
-    made = simplest(one for one in chain(found, measured(describe_tensor, pair)) if one.explains)
+    others = measured(_of_activations, block, before, pair)
+    made = simplest(one for one in chain(found, others, measured(describe_tensor, pair)) if one.explains)
     count = f"at {int(pair.not_equal.sum())} of {len(own)} steps"
     return None if made is None else replace(made, text=f"{count}: {made.text}")
+
+
+def _of_activations(block: Any, before: Tensor, pair: RowPair) -> Iterator[Description]:
+    """Yield other activations of a layer's perceptron, or of all its experts."""
+    for name, activation in ACTIVATIONS.items():
+        with Changes() as changes:
+            changes.set(F, "silu", activation)
+            made = before + block.mlp(block.post_attention_layernorm(before))
+        yield Description("activation", f"the activation is {name}", share(pair, made[None].float().cpu()), len(before))
 
 
 def _note_output(kept: list[Tensor], _module: nn.Module, _args: object, out: Tensor) -> None:

@@ -71,6 +71,21 @@ def half_dense(blocks: list[Any], changes: Changes) -> None:
     changes.around(blocks[0].mlp, lambda run, x: 0.5 * run(x))
 
 
+def other_activation(layer: int) -> Plant:
+    """Return a mistake that takes GELU in place of SiLU."""
+
+    def plant(blocks: list[Any], changes: Changes) -> None:
+        def run(usual: Any, x: Tensor) -> Tensor:
+            with Changes() as inner:
+                inner.set(F, "silu", F.gelu)
+                out: Tensor = usual(x)
+            return out
+
+        changes.around(blocks[layer].mlp, run)
+
+    return plant
+
+
 def padded(blocks: list[Any], changes: Changes) -> None:
     def attend(q: Tensor, k: Tensor, v: Tensor, _: object) -> Tensor:
         k, v = (F.pad(repeat_heads(one, q), (0, 0, 0, -one.shape[2] % 16)) for one in (k, v))
@@ -87,6 +102,8 @@ FOUND: Mapping[str, tuple[Plant, str]] = {
     "one expert": (one_expert, "layer 2 is wrong after its attention, at 30 of 30 steps: each token has 1 expert inst"),
     "shared": (no_shared, "the shared experts count 0 times, and the routed ones 1 times"),
     "dense": (half_dense, "layer 0 is wrong after its attention, at 30 of 30 steps: the block adds 0.5 times its"),
+    "GELU": (other_activation(0), "at 30 of 30 steps: the activation is the exact GELU"),
+    "GELU of experts": (other_activation(1), "at 30 of 30 steps: the activation is the exact GELU"),
     "padded": (padded, "attention in layer 0 is wrong, though its keys and values are right: the softmax's sum has"),
 }
 

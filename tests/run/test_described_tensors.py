@@ -93,6 +93,11 @@ def positions_turned(port: Port, changes: Changes) -> None:
     changes.weight(positions, positions.transpose(1, 2))
 
 
+def first_norm_not_loaded(port: Port, changes: Changes) -> None:
+    norm = model_of(port.engine).get_submodule("model.vision_model.pre_layrnorm")
+    changes.forward(norm, lambda x: F.layer_norm(x, x.shape[-1:], eps=1e-5))
+
+
 def half_of_a_block(port: Port, changes: Changes) -> None:
     block = model_of(port.engine).get_submodule("model.vision_model.transformer.layers.1")
     changes.around(block, lambda run, x: x + 0.5 * (run(x) - x))
@@ -140,6 +145,11 @@ PLANTED: Mapping[Planted, tuple[str, str, str]] = {
     features_one_off: ("prefill/0", "shifted", INPUT + "token 1 holds the expected token 73; tokens 2 to 73 hold"),
     blue_first: ("images_ori", "colours", "red and blue are exchanged"),
     positions_turned: ("sam.page/0", "inside", "the positions are added with rows and columns exchanged"),
+    first_norm_not_loaded: (
+        "clip.page/0",
+        "inside",
+        "the output of `pre_layrnorm` is normed without weights and biases",
+    ),
     half_of_a_block: ("clip.page/1", "update", "the block adds 0.5 times its update"),
     no_newline: ("vision_fusion", "zero", "the ends of all lines, are zero"),
     experts_exchanged: (
