@@ -83,3 +83,11 @@ def test_nothing_is_said_of_attention_that_no_keys_explain() -> None:
     assert describe_attended([]) is None
     one, *others = steps(WAYS["a step sees only the last 40 keys of all"])
     assert describe_attended([one._replace(own=one.right + 1), *others]) is None, "the first step does so otherwise"
+
+
+def test_no_number_of_keys_is_said_that_is_not_whole() -> None:
+    def more(step: StepAttention) -> Tensor:
+        exps = step.scores.exp()
+        return ((exps / (exps.sum(1, keepdim=True) + 20.4))[:, None] @ step.values.double())[:, 0]
+
+    assert describe_attended(steps(more)) is None

@@ -130,6 +130,7 @@ PAIRS = [
     ("float8 (e4m3) with a scale for each row", "float8 (e4m3) with a scale for each row"),
     ("float8 (e4m3) with one scale for the tensor", "float8 (e4m3) with one scale for the tensor"),
     ("uint4 with a scale and a zero for each 32 values", "bfloat16"),
+    ("float16", "float8 (e5m2)"),
     ("", "int8 with a scale for each row"),
 ]
 
