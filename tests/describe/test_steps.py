@@ -72,7 +72,7 @@ def half_dense(blocks: list[Any], changes: Changes) -> None:
 
 
 def other_activation(layer: int) -> Plant:
-    """Return a mistake that takes GELU in place of SiLU."""
+    """Return a mistake that takes GELU instead of SiLU."""
 
     def plant(blocks: list[Any], changes: Changes) -> None:
         def run(usual: Any, x: Tensor) -> Tensor:
