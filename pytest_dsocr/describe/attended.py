@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from pytest_dsocr.describe.added import ADDED, AddedKey, added_number, added_words, with_added
 from pytest_dsocr.describe.core import AttentionCore, cores
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.pair import EXACT, TINY
@@ -91,11 +92,36 @@ def _relations(last: StepAttention) -> Iterator[tuple[str, OtherAttention]]:
             words = f"a step does not see {_keys('last', end - first)}"
             yield words, partial(_without, after=first - every)
         yield f"keys {first:,} to {end - 1:,} are not seen", partial(_without, after=first, end=end)
+    yield from _more(last)
     for size in PARTS:
         if size < every:
             words = f"the keys are taken in parts of {size}, which are joined without the difference of their maxima"
             yield words, partial(_in_parts, size=size)
     yield from ((words, partial(_by, core)) for words, core in cores(is_causal=True))
+
+
+def _more(last: StepAttention) -> Iterator[tuple[str, OtherAttention]]:
+    """Yield attention to keys that are added to the last step's, of which the number is measured."""
+    every = last.keys.shape[1]
+    for words, of in ADDED.items():
+        number = added_number(last.scores[:, None], last.values.double(), last.own[:, None], of)
+        if not number:
+            continue
+        terms = added_words(number, words)
+        yield terms, partial(_with, of, added=number)
+        for size in PARTS:
+            if -every % size == number:
+                text = f"{terms} at {every:,} keys: as many as there are up to a multiple of {size}"
+                yield text, partial(_with, of, unit=size)
+        text = f"{terms} at {every:,} keys: as many as there are up to {every + number:,} keys"
+        yield text, partial(_with, of, most=every + number)
+
+
+def _with(of: AddedKey, step: StepAttention, *, added: int = 0, unit: int = 1, most: int = 0) -> Tensor:
+    """Return attention to more keys: a number of them, those up to a multiple of a unit, or up to a number of all."""
+    keys = step.keys.shape[1]
+    number = added + -keys % unit + max(0, most - keys)
+    return with_added(step.scores[:, None], step.values.double(), of, number)[:, 0]
 
 
 def _keys(which: str, number: int) -> str:

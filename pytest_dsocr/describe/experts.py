@@ -17,6 +17,7 @@ from torch import Tensor
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.measured import measured
 from pytest_dsocr.describe.pair import RowPair, halves, named, share, simplest
+from pytest_dsocr.describe.products import MOST_CHANNELS, counted
 from pytest_dsocr.describe.routing import of_routing
 from pytest_dsocr.describe.weights import of_weights
 from pytest_dsocr.layers.experts import MixtureOfExperts
@@ -29,6 +30,8 @@ MOST_COUNTED = 32
 FEW = 4
 """Number of experts up to which their outputs are looked for."""
 NEARLY_ALL = 0.9
+DIGITS = 5
+"""Digits of a factor after the point; what is left is rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +72,9 @@ class Mixed:
 def describe_experts(mixed: Mixed) -> Description | None:
     """Return the experts that differ or the sum of outputs that was returned; None if neither explains it."""
     few = [*measured(_of_few, mixed)]
-    sums, counts, weights, routing = (measured(one, mixed) for one in (_of_sums, _of_counts, of_weights, of_routing))
-    return simplest(chain(sums, counts, few[:-1], weights, routing, few[-1:]))
+    first = (measured(one, mixed) for one in (_of_sums, _of_counts, _of_inner))
+    then = (measured(one, mixed) for one in (of_weights, of_routing))
+    return simplest(chain(*first, few[:-1], *then, few[-1:]))
 
 
 def _of_sums(mixed: Mixed) -> Iterator[Description]:
@@ -84,7 +88,7 @@ def _of_sums(mixed: Mixed) -> Iterator[Description]:
         return
     columns = torch.stack([shared[fit[0]].flatten(), routed[fit[0]].flatten()], 1).double()
     found = torch.linalg.lstsq(columns, own[fit[0]].flatten()[:, None].double()).solution.flatten().tolist()
-    of_shared, of_routed = found
+    of_shared, of_routed = (round(one, DIGITS) + 0.0 for one in found)
     text = f"the shared experts count {of_shared:.3g} times, and the routed ones {of_routed:.3g} times"
     predicted = mixed.before.float().cpu() + of_shared * shared + of_routed * routed
     yield Description("experts", text, share(pair, predicted[None], test), int(test.sum()))
@@ -97,6 +101,24 @@ def _of_sums(mixed: Mixed) -> Iterator[Description]:
     ):
         predicted = mixed.before.float().cpu() + for_shared * shared + for_routed * routed
         yield Description("experts", text, share(pair, predicted[None]), len(own))
+
+
+def _of_inner(mixed: Mixed) -> Iterator[Description]:
+    """Yield channels inside of the shared experts that are left out, found on half of the tokens."""
+    shared = mixed.experts.shared_experts
+    inner = F.silu(shared.gate_proj(mixed.tokens)) * shared.up_proj(mixed.tokens)
+    fit, test = halves(mixed.pair.actual.shape[:2])
+    if min(int(fit.sum()), int(test.sum())) < LEAST_TOKENS or inner.shape[1] > MOST_CHANNELS:
+        return
+    found = counted(shared.down_proj.weight.cpu(), inner.cpu()[fit[0]], mixed.pair.apart[0][fit[0]])
+    if found is not None:
+        mask, factor = found
+        more = shared.down_proj(inner * (factor - 1) * mask.to(inner)).float().cpu()
+        which = named("channel", mask.nonzero().flatten().tolist())
+        verb = ("is", "counts") if int(mask.sum()) == 1 else ("are", "count")
+        how = f"{verb[0]} left out" if factor == 0 else f"{verb[1]} {factor:.3g} times"
+        text = f"inside the shared experts, {which} of {len(mask)} {how}"
+        yield Description("experts", text, share(mixed.pair, mixed.pair.expected + more, test), int(test.sum()))
 
 
 def _of_counts(mixed: Mixed) -> Iterator[Description]:

@@ -136,12 +136,7 @@ def _narrow(inside: Inside, steps: Sequence[InnerStep], wide: torch.dtype) -> De
 
 def _paired(inside: Inside, right: Sequence[EngineCall], limit: float) -> dict[str, OwnCall]:
     """Return the subject's call for each of the engine's: first those that compute the same, then by exclusion."""
-    every = [one.path for one in inside.calls]
-    left = [
-        OwnCall(_numbered(every, place), inside.tensors[one.given], inside.tensors[one.gave], place)
-        for place, one in enumerate(inside.calls)
-        if not any(other.path.startswith(f"{one.path}.") for other in inside.calls)
-    ]
+    left, named = _own_calls(inside), {one.path for one in right}
     found = dict[str, OwnCall]()
     for is_same in (True, False):
         for call in right:
@@ -152,7 +147,7 @@ def _paired(inside: Inside, right: Sequence[EngineCall], limit: float) -> dict[s
             if is_same:
                 one = next((one for one in fit if _computes(call.module, one, limit)), None)
             else:
-                one = _nearest(fit, call)
+                one = _nearest([one for one in fit if one.path == call.path or one.path not in named], call)
             if one is not None:
                 found[call.path] = one
                 left.remove(one)
@@ -160,6 +155,16 @@ def _paired(inside: Inside, right: Sequence[EngineCall], limit: float) -> dict[s
         if call.path not in found and (one := _joined_parts(left, call, limit)) is not None:
             found[call.path] = one
     return found
+
+
+def _own_calls(inside: Inside) -> list[OwnCall]:
+    """Return the subject's calls of modules that have none inside."""
+    every = [one.path for one in inside.calls]
+    return [
+        OwnCall(_numbered(every, place), inside.tensors[one.given], inside.tensors[one.gave], place)
+        for place, one in enumerate(inside.calls)
+        if not any(other.path.startswith(f"{one.path}.") for other in inside.calls)
+    ]
 
 
 def _joined_parts(left: Sequence[OwnCall], call: EngineCall, limit: float) -> OwnCall | None:
@@ -240,11 +245,15 @@ def _steps(inside: Inside, engine: StepEngine, block: Paired, given_name: str, w
         return [one for one in every if one.words not in later], [one for one in every if one.words in later]
 
     unseen = list[str]()
+    used = {one.place for one in pairs.values()}
+    left = {one.path: one for one in _own_calls(inside) if one.place not in used}
 
     def change(call: EngineCall) -> Tensor | None:
-        if (own := pairs.get(call.path)) is None or not _fits(own, call):
+        own = pairs.get(call.path) or left.get(call.path)  # experts may have got other tokens in the engine's own run
+        if own is None or not _fits(own, call):
             unseen.append(call.path)
             return None
+        pairs[call.path] = own
         layout = _layout(own, call)
         given, gave = _laid(own.given, layout, call.given), _laid(own.gave, layout, call.gave)
         terms = fitting(own.place, call.given)

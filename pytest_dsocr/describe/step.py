@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 import torch
@@ -14,8 +15,9 @@ from pytest_dsocr.describe.attention import ACTIVATIONS
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.functions import FORMATS, Function, functions_of, rounded
 from pytest_dsocr.describe.layout import pair_of
-from pytest_dsocr.describe.measured import is_time_over, measured
+from pytest_dsocr.describe.measured import found_by, is_time_over, measured
 from pytest_dsocr.describe.pair import TINY, RowPair, share
+from pytest_dsocr.describe.products import products_of
 from pytest_dsocr.describe.tensors import describe_tensor
 from pytest_dsocr.describe.wiring import Term, error_of, sum_of
 
@@ -81,7 +83,7 @@ class OwnCall:
 class Paired(NamedTuple):
     """Calls inside of a block."""
 
-    own: Mapping[str, OwnCall]
+    own: dict[str, OwnCall]
     """The subject's by the engine's names."""
     right: Sequence[EngineCall]
     """The engine's in their order."""
@@ -215,7 +217,9 @@ def _of_function(step: InnerStep, engine: StepEngine, pair: RowPair, limit: floa
         for one in (step.block.right if step.block else ())
         if one.path != step.call.path and type(one.module) is type(step.call.module)
     ]
-    for words, function in (*functions_of(step.call.module), *others):
+    module, given = step.call.module, _on(step.call.module, step.given)
+    measured_on = found_by(products_of, module, given, step.actual)
+    for words, function in chain(functions_of(module), others, measured_on):
         made = applied(function, step.call.module, step.given)
         if made is not None and made.shape == step.actual.shape:
             yield Description(INSIDE, words, _share(pair, made, step, engine), int(pair.differing.sum()))

@@ -198,12 +198,13 @@ def _of_whole(clean: Clean, name: TensorName, seen: Seen, own: Tensor, given: Te
 def _of_input(clean: Clean, name: TensorName, given: Tensor, right: Tensor, front: Inside) -> Iterator[Description]:
     """Describe a wrong input; of a first block, also what is added to it as positions."""
     found = [*_described(clean, name, given, right, None)]
-    if not any(one.explains for one in found) and (
-        steps := next(measured(partial(of_inside, is_front=True), clean, name, front), None)
-    ):
-        yield steps
-        return
-    if name.block == 0 and name.view and not any(one.explains for one in found):
+    is_known = any(one.explains for one in found)
+    if not any(one.says_how and one.kind not in OF_MANY_NUMBERS for one in found):
+        steps = next(measured(partial(of_inside, is_front=True), clean, name, front), None)
+        if steps and (not is_known or steps.share >= EXACT):
+            yield steps
+            return
+    if name.block == 0 and name.view and not is_known:
         with without_positions(clean.engine, name.stage):
             positions = right - Segment(clean, str(name), has_blocks=True).block_input
         added = given.to(right.device) - (right - positions)

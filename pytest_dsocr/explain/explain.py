@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -31,10 +31,11 @@ from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.reproducer import write_seen
 from pytest_dsocr.explain.rows import Group
 from pytest_dsocr.explain.search import NOT, NOTHING, Search, SearchResult, distance, distance_of_first
-from pytest_dsocr.explain.stepping import describe_kept
+from pytest_dsocr.explain.stepping import Steps, describe_kept
 from pytest_dsocr.explain.texts import explain_texts
 from pytest_dsocr.explain.together import added, together
 from pytest_dsocr.models import STAGES
+from pytest_dsocr.models.spec import FUSION
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.names import ComparisonName, TensorName
 from pytest_dsocr.records.packing import unpack_inputs
@@ -255,13 +256,19 @@ class ExplainingRuntime(EngineRuntime):
         self,
         case: Case,
         tokens: Sequence[int],
+        given: Mapping[str, Tensor],
         kept: Sequence[tuple[Tensor, Tensor]],
         attended: Mapping[int, Tensor],
+        gave: Mapping[int, Tensor],
         budget_s: float = math.inf,
     ) -> Packed:
         """Describe a cache after the prompt and these tokens; see :mod:`pytest_dsocr.explain.stepping`."""
-        clean = self._clean(case)
-        return _answered(lambda: measured(describe_kept, clean, tokens, kept, attended), budget_s)
+        right, inputs = self._clean(case), {**given}
+        device = right.engine.model.device
+        features = inputs.pop(FUSION) if FUSION in inputs else right.in_prompt
+        own = {} if features is None else {(FUSION, ""): features.to(device)}
+        clean = Clean(right.engine, replace(right.inputs, **inputs).to(device), own)
+        return _answered(lambda: measured(describe_kept, clean, tokens, kept, Steps(attended, gave)), budget_s)
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a packed :class:`~pytest_dsocr.explain.question.Question`."""

@@ -183,14 +183,18 @@ class Explainer:
         self,
         report: CaseReport,
         tokens: Sequence[int],
+        given: Mapping[str, Tensor],
         kept: Sequence[tuple[Tensor, Tensor]],
         attended: Mapping[int, Tensor],
+        gave: Mapping[int, Tensor],
     ) -> Description | None:
-        """Describe the subject's cache after a case's prompt and these tokens; None if that is not possible.
+        """Describe the subject's cache after a prompt and these tokens; None if that is not possible.
 
-        ``attended`` are its results of attention in the last steps, by layer.
+        ``given`` are the subject's own inputs of the prefill; ``attended`` and ``gave`` are its results of attention
+        and outputs of layers in the last steps, by layer.
         """
-        params = {"case": pack_case(report.case), "tokens": [*tokens], "kept": [*kept], "attended": {**attended}}
+        params: dict[str, Any] = {"case": pack_case(report.case), "tokens": [*tokens], "kept": [*kept]}
+        params |= {"given": {**given}, "attended": {**attended}, "gave": {**gave}}
         return next(iter(self._described(report, "logits", "describe_cache", params)), None)
 
     def _described(

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pytest_dsocr.describe.added import added_keys
 from pytest_dsocr.describe.by_head import OwnHeads, other_angles, other_heads
 from pytest_dsocr.describe.core import AttentionCore, BiasOf, attended, cores
 from pytest_dsocr.describe.description import ENOUGH
@@ -145,7 +146,12 @@ def ways_to_attend(engine: InnerEngine, step: InnerStep, call: EngineCall) -> Wa
     of_tables = _relative(attention, size) if isinstance(attention, SamAttention) else iter(())
     of_keys = ((words, partial(attended, hidden=hidden)) for words, hidden in found_by(hidden_keys, heads))
     every: Iterator[tuple[str, AttentionCore]] = chain(
-        of_tables, ways, of_keys, found_by(other_heads, heads), found_by(_of_angles, engine, heads)
+        of_tables,
+        ways,
+        of_keys,
+        found_by(added_keys, heads),
+        found_by(other_heads, heads),
+        found_by(_of_angles, engine, heads),
     )
     where = f"in {heads.words}, " * bool(heads.words)
     for words, core in every:

@@ -2,43 +2,75 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from pytest_dsocr.describe.attended import StepAttention, describe_attended
+from pytest_dsocr.describe.attention import ACTIVATIONS
 from pytest_dsocr.describe.cache import NOISE, describe_cache, first_wrong, rows_of
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.experts import Mixed, describe_experts
 from pytest_dsocr.describe.layout import IN_FEWER_BITS
+from pytest_dsocr.describe.measured import measured
+from pytest_dsocr.describe.pair import RowPair, share
+from pytest_dsocr.describe.simplest import simplest
+from pytest_dsocr.describe.tensors import describe_tensor
 from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.layers.attention import AttentionFunction, repeat_heads
+from pytest_dsocr.layers.experts import MixtureOfExperts
 from pytest_dsocr.models.spec import PREFILL
 
-Queries = Mapping[int, list[Tensor]]
-"""Queries of each layer, one tensor ``[N, D]`` a step."""
+
+class Steps(NamedTuple):
+    """The subject's tensors of the last steps, by layer; nothing for layers that hide them."""
+
+    attended: Mapping[int, Tensor]
+    """Results of attention ``[T, C]``."""
+    gave: Mapping[int, Tensor]
+    """Outputs ``[T, C]``."""
+
+
+@dataclass
+class _Layer:
+    """Right tensors of a layer, one of each step."""
+
+    queries: list[Tensor] = field(default_factory=list)
+    """``[N, D]``."""
+    attended: list[Tensor] = field(default_factory=list)
+    """Input of the second norm, ``[C]``."""
+    gave: list[Tensor] = field(default_factory=list)
+    """Output ``[C]``."""
 
 
 def describe_kept(
-    clean: Clean, tokens: Sequence[int], kept: Sequence[tuple[Tensor, Tensor]], attended: Mapping[int, Tensor]
+    clean: Clean, tokens: Sequence[int], kept: Sequence[tuple[Tensor, Tensor]], steps: Steps
 ) -> Description | None:
-    """Describe a cache after the prompt and these tokens, or the attention of the layer before the first wrong one.
+    """Describe a cache after the prompt and these tokens, or the part of the layer before the first wrong one.
 
     Args:
-        clean: right tensors of the page.
+        clean: tensors of the page that the subject's prompt should give.
         tokens: those of the steps.
         kept: the subject's keys and values of each layer.
-        attended: its results of attention in the last steps ``[T, C]``, by layer; nothing for layers that hide them.
+        steps: its tensors of the last steps.
     """
-    engine, queries = clean.engine, defaultdict[int, list[Tensor]](list)
-    with torch.no_grad(), Changes() as changes:
+    engine, blocks = clean.engine, blocks_of(clean.engine, PREFILL)
+    layers = [_Layer() for _ in blocks]
+    with torch.no_grad(), Changes() as changes, ExitStack() as hooks:
         state = engine.pipeline.prefill_with(clean.inputs, clean.in_prompt)
-        for k, block in enumerate(blocks_of(engine, PREFILL)):
-            changes.set(block.self_attn, "attend", partial(_noted, block.self_attn.attend, queries[k]))
+        for one, block in zip(layers, blocks, strict=True):
+            changes.set(block.self_attn, "attend", partial(_noted, block.self_attn.attend, one.queries))
+            hooks.enter_context(block.register_forward_hook(partial(_note_output, one.gave)))
+            norm = block.post_attention_layernorm
+            hooks.enter_context(norm.register_forward_pre_hook(partial(_note_input, one.attended)))
         for token in tokens:
             engine.pipeline.decode_step(state, [token])
     cache, noise = state.cache, NOISE if engine.model.dtype is torch.float32 else IN_FEWER_BITS
@@ -48,19 +80,59 @@ def describe_kept(
     if (found and found.says_how) or cache.length != prompt + len(tokens):
         return found
     last = first_wrong(kept, right, prompt, noise)
-    seen = {layer: own for layer, own in sorted(attended.items()) if layer < last}
-    for layer, own in seen.items():
+    for layer, own in sorted((layer, own) for layer, own in steps.attended.items() if layer < last):
         keys, values = (one[0].float().cpu() for one in (cache.keys(layer), cache.values(layer)))
-        steps = [*_steps(queries[layer], keys, values, own)]
-        wrong = [one for one in steps if one.error > noise]
+        of_layer = [*_steps(layers[layer].queries, keys, values, own)]
+        wrong = [one for one in of_layer if one.error > noise]
         if wrong:
-            size = f"relative error {max(one.error for one in wrong):.2g} at {len(wrong)} of {len(steps)} steps"
+            size = f"relative error {max(one.error for one in wrong):.2g} at {len(wrong)} of {len(of_layer)} steps"
             made = describe_attended(wrong) or Description("steps", size, 1.0, len(wrong))
             text = f"in steps, attention in layer {layer} is wrong, though its keys and values are right: {made.text}"
             return replace(made, text=text)
-        if found and layer == last - 1:
-            return replace(found, text=f"{found.text}; its attention is right, and what follows in the layer is wrong")
+    if last - 1 in steps.gave:
+        with torch.no_grad():
+            rest = _of_rest(blocks[last - 1], layers[last - 1], steps.gave[last - 1], noise)
+        if rest is not None:
+            how = "is wrong after its attention" if last - 1 in steps.attended else "gives another output"
+            return replace(rest, text=f"in steps, layer {last - 1} {how}, {rest.text}")
+    if found and found.explains and last - 1 in steps.attended:
+        return replace(found, text=f"{found.text}; its attention is right, and what follows in the layer is wrong")
     return found
+
+
+def _of_rest(block: Any, layer: _Layer, own: Tensor, noise: float) -> Description | None:
+    """Describe what a layer computes after its attention, if its output is wrong; None if nothing explains it."""
+    before, right = (torch.stack(one[-len(own) :]) for one in (layer.attended, layer.gave))
+    if own.shape != right.shape:
+        return None
+    pair = RowPair(own[None].cpu(), right[None].float().cpu(), "step", given=before[None].float().cpu(), noise=noise)
+    if not pair.not_equal.any():
+        return None
+    found: Iterator[Description] = iter(())
+    if isinstance(block.mlp, MixtureOfExperts):
+        mixed = Mixed(pair, block.mlp, block.post_attention_layernorm(before), before)
+        found = measured(describe_experts, mixed)
+    others = measured(_of_activations, block, before, pair)
+    made = simplest(one for one in chain(found, others, measured(describe_tensor, pair)) if one.explains)
+    count = f"at {int(pair.not_equal.sum())} of {len(own)} steps"
+    return None if made is None else replace(made, text=f"{count}: {made.text}")
+
+
+def _of_activations(block: Any, before: Tensor, pair: RowPair) -> Iterator[Description]:
+    """Yield other activations of a layer's perceptron, or of all its experts."""
+    for name, activation in ACTIVATIONS.items():
+        with Changes() as changes:
+            changes.set(F, "silu", activation)
+            made = before + block.mlp(block.post_attention_layernorm(before))
+        yield Description("activation", f"the activation is {name}", share(pair, made[None].float().cpu()), len(before))
+
+
+def _note_output(kept: list[Tensor], _module: nn.Module, _args: object, out: Tensor) -> None:
+    kept.append(out[0, -1])
+
+
+def _note_input(kept: list[Tensor], _module: nn.Module, args: tuple[Tensor, ...]) -> None:
+    kept.append(args[0][0, -1])
 
 
 def _noted(usual: AttentionFunction, kept: list[Tensor], q: Tensor, k: Tensor, v: Tensor, lengths: object) -> Tensor:

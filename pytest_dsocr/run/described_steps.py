@@ -33,24 +33,39 @@ class Kept(NamedTuple):
     """Keys and values of each layer ``[S, C]``."""
     attended: dict[int, Tensor]
     """Results of attention ``[T, C]``, by layer."""
+    gave: dict[int, Tensor]
+    """Outputs of layers ``[T, C]``."""
 
 
+OF_PROMPT = ("input_ids", "images_seq_mask")
+"""Inputs of the prompt's prefill."""
 MOST_AFTER = 64
 """Number of steps after the first wrong one that fill the cache."""
 
 
-def describe_logits(report: CaseReport, subject: TextSubject, resources: RunResources) -> Description | None:
-    """Return which slots of the cache differ, or which steps; None if neither is known."""
+def describe_logits(
+    report: CaseReport, subject: TextSubject, resources: RunResources, *, alone: bool = False
+) -> Description | None:
+    """Return which slots of the cache differ, or which steps; None if neither is known.
+
+    If ``alone``, the prompt's logits are wrong for another cause, and the steps are compared with the engine's for the
+    subject's own prompt.
+    """
     answer, expected = report.exchange.answer, report.exchange.expected
     errors, allowed = logit_errors(answer.forced or (), expected.steps), report.limits.logits
     first = next((k for k, one in enumerate(errors) if not one <= allowed), 0)
+    first = min(1, len(errors) - 1) if alone else first
     if not first or answer.input_tensors is None or not resources.explainer.budget_s:
         return None
     tokens = expected.token_ids[: min(first + MOST_AFTER, len(errors) - 1)]
     kept = shown(f"the cache of {report.case.id}", lambda: _kept(report, subject, tokens, first - 1))
-    of_cache = None if kept is None else resources.explainer.describe_cache(report, tokens, *kept)
+    given = {name: answer.input_tensors[name] for name in OF_PROMPT}
+    given |= {FUSION: features} if (features := (answer.vision_tensors or {}).get(FUSION)) is not None else {}
+    of_cache = None if kept is None else resources.explainer.describe_cache(report, tokens, given, *kept)
     if of_cache is not None and of_cache.explains:
         return of_cache
+    if alone:
+        return None
     return describe_steps(errors, allowed, of_cache is not None)
 
 
@@ -77,10 +92,12 @@ def _kept(report: CaseReport, subject: TextSubject, tokens: Sequence[int], first
         for token in tokens[first:]:
             asked.step(state, token)
     layers = [(rows_of(keys).cpu(), rows_of(values).cpu()) for keys, values in KvProbe(state).layers]
-    results = {layer: [*map(_result, of)] for layer, of in enumerate(calls) if len(of) == len(tokens) - first}
+    every = {layer: of for layer, of in enumerate(calls) if len(of) == len(tokens) - first}
+    results = {layer: [*map(_result, of)] for layer, of in every.items()}
     whole = {layer: [one for one in of if one is not None] for layer, of in results.items()}
     attended = {k: torch.stack(of) for k, of in whole.items() if of and len(of) == len(results[k])}
-    return Kept(layers, attended)
+    gave = {layer: torch.stack([one.gave.flatten().float() for one in of]) for layer, of in every.items() if of}
+    return Kept(layers, attended, gave)
 
 
 def _blocks(asked: CheckedSubject) -> list[object]:

@@ -15,6 +15,7 @@ from pytest_dsocr.explain.sentence import beside
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.run.described import relation
+from pytest_dsocr.run.described_steps import describe_logits
 from pytest_dsocr.run.described_tensors import describe_tensor
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.subjects.protocol import TextSubject
@@ -44,6 +45,8 @@ def _described(what: str, report: CaseReport, subject: TextSubject, resources: R
     answer = report.exchange.answer
     if what == MMD:
         return simplest(of_texts(answer.mmd or "", to_mmd(answer.text, report.case.family.form)))
+    if what == "logits":
+        return describe_logits(report, subject, resources, alone=True)
     own = relation(what, report, resources.vocabulary) if what in COMPARED else None
     return own or next(iter(describe_tensor(what, report, subject, resources, alone=True)), None)
 

@@ -33,12 +33,38 @@ def in_parts(step: StepAttention) -> Tensor:
     return torch.stack([(one[:, None] @ values)[:, 0] for one, values in parts]).sum(0) / total
 
 
+def padded(step: StepAttention, number: int, score: float | None = 0.0) -> Tensor:
+    """Return attention with keys of value 0 after its own; None for scores as large as the largest."""
+    most = step.scores.amax(1, keepdim=True) if score is None else torch.full((2, 1), score)
+    weights = torch.cat([step.scores, most.expand(2, number)], 1).softmax(1)
+    return (weights[:, None, : step.keys.shape[1]] @ step.values.double())[:, 0]
+
+
+def again(step: StepAttention, place: int, number: int) -> Tensor:
+    """Return attention that counts a key some times more."""
+    keys, values = (torch.cat([x, x[:, [place]].expand(-1, number, -1)], 1) for x in (step.keys, step.values))
+    return StepAttention(step.query, keys, values, step.query).right
+
+
 WAYS: Mapping[str, Callable[[StepAttention], Tensor]] = {
     "a step sees the first 4 keys and the last 30 keys of all": lambda x: seen(x, slice(4), slice(-30, None)),
     "a step sees only the last 40 keys of all": lambda x: seen(x, slice(-40, None)),
     "a step does not see the last key": lambda x: seen(x, slice(-1)),
     "keys 9 to 20 are not seen": lambda x: seen(x, slice(9), slice(21, None)),
     "taken in parts of 16": in_parts,
+    "has 4 more terms of score 0 and value 0 at 60 keys: as many as there are up to a multiple of 16": (
+        lambda x: padded(x, -x.keys.shape[1] % 16)
+    ),
+    "the softmax's sum has 7 more terms of score 0 and value 0": lambda x: padded(x, 7),
+    "the softmax's sum has one more term of score 0 and value 0": lambda x: padded(x, 1),
+    "40 more terms of score 0 and value 0 at 60 keys: as many as there are up to 100 keys": (
+        lambda x: padded(x, 100 - x.keys.shape[1])
+    ),
+    "has 3 more terms as large as the largest, of value 0": lambda x: padded(x, 3, None),
+    "has 4 more terms of the last key at 60 keys: as many as there are up to a multiple of 16": (
+        lambda x: again(x, -1, -x.keys.shape[1] % 16)
+    ),
+    "has 2 more terms of the first key": lambda x: again(x, 0, 2),
     "the probabilities are rounded to bfloat16": lambda x: (
         x.scores.softmax(-1).bfloat16().double()[:, None] @ x.values.double()
     )[:, 0],
@@ -57,3 +83,11 @@ def test_nothing_is_said_of_attention_that_no_keys_explain() -> None:
     assert describe_attended([]) is None
     one, *others = steps(WAYS["a step sees only the last 40 keys of all"])
     assert describe_attended([one._replace(own=one.right + 1), *others]) is None, "the first step does so otherwise"
+
+
+def test_no_number_of_keys_is_said_that_is_not_whole() -> None:
+    def more(step: StepAttention) -> Tensor:
+        exps = step.scores.exp()
+        return ((exps / (exps.sum(1, keepdim=True) + 20.4))[:, None] @ step.values.double())[:, 0]
+
+    assert describe_attended(steps(more)) is None

@@ -339,6 +339,12 @@ FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
         "tokens have other experts: they are chosen inside the best 2 of 4 groups of 2 experts, by the two best scores",
     ),
     "ranks": ("prefill/3", routed_by(without_best), "experts", "experts: they are those of the ranks 2 and 3"),
+    "half of the shared": (
+        "prefill/3",
+        weights("mlp.shared_experts.down_proj.weight", lambda w: w * (torch.arange(w.shape[1]) < w.shape[1] // 2)),
+        "experts",
+        "inside the shared experts, channels 128 to 255 of 256 are left out",
+    ),
     "never": ("prefill/3", routed_by(without_third), "experts", "tokens have other experts: expert 2 is never chosen"),
     "odd ranks": ("prefill/3", routed_by(without_second), "experts", "other experts, of the ranks 1 and 3 by score"),
     "weights": ("prefill/3", normalised_weights, "experts", "divided by their sum"),

@@ -196,6 +196,13 @@ def _bfloat16(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor) -> Tensor:
     return out
 
 
+def _padded(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+    """Attend to keys that are padded to a multiple of 64, without a mask."""
+    scores = (q @ k.mT) / q.shape[-1] ** 0.5 + (0 if attn_mask is None else attn_mask)
+    out: Tensor = F.pad(scores, (0, -k.shape[2] % 64)).softmax(-1)[..., : k.shape[2]] @ v
+    return out
+
+
 def _rounded_scores(q: Tensor, height: int, width: int) -> Tensor:
     attention = blocks_of(engine(), "sam")[0].attn
     grid = q.reshape(-1, height, width, q.shape[-1])
@@ -224,6 +231,18 @@ def test_attention_that_differs_from_right_queries_is_described(
     assert (found.kind, found.share > SHARE) == (INSIDE, True)
     assert "the input of `attn.proj`" in found.text
     assert words in found.text
+
+
+@pytest.mark.parametrize(("name", "count"), [(CLIP, 65), (SAM, 196)])
+def test_keys_that_are_padded_without_a_mask_are_counted(name: TensorName, count: int) -> None:
+    own, given = blocks_of(engine(), name.stage)[0], block(str(name)).given
+    with Changes() as changes:
+        changes.set(F, "scaled_dot_product_attention", _padded)
+        inside = seen(own, given[:, :20, :20] if name is SAM else given)
+    found = said(inside, name)
+    assert (found.kind, found.share > SHARE) == (INSIDE, True)
+    words = f"the softmax's sum has {-count % 64} more terms of score 0 and value 0 at {count} keys"
+    assert f"{words}: as many as there are up to a multiple of 64" in found.text
 
 
 def test_positions_resized_in_another_way_are_told_from_the_input_of_the_first_block() -> None:

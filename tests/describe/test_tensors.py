@@ -143,6 +143,10 @@ def test_values_of_one_dtype_are_truncated_only_if_all_are_nearer_to_zero() -> N
     turned = describe_tensor(RowPair(right, own))
     assert turned is not None
     assert turned.kind != "truncated"
+    small = right.abs() < right.abs().quantile(0.05)
+    mixed = describe_tensor(RowPair(torch.where(small, right * (1 + 2**-10), own).half().float(), right))
+    assert mixed is not None
+    assert mixed.kind != "truncated", "the smallest values go away from zero"
 
 
 def test_factors_that_are_1_in_all_shown_digits_are_told_by_their_distance_from_it() -> None:

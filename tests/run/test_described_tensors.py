@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.contract.presets import Preset
@@ -14,9 +16,11 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.measured import NOT_MEASURED
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.explainer import Explainer
-from pytest_dsocr.explain.mistake import Changes, model_of
+from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of
+from pytest_dsocr.layers.attention import repeat_heads
 from pytest_dsocr.layers.experts import MixtureOfExperts
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Level, Setup
 from pytest_dsocr.records.inside import InnerCall, Inside
@@ -89,6 +93,11 @@ def positions_turned(port: Port, changes: Changes) -> None:
     changes.weight(positions, positions.transpose(1, 2))
 
 
+def first_norm_not_loaded(port: Port, changes: Changes) -> None:
+    norm = model_of(port.engine).get_submodule("model.vision_model.pre_layrnorm")
+    changes.forward(norm, lambda x: F.layer_norm(x, x.shape[-1:], eps=1e-5))
+
+
 def half_of_a_block(port: Port, changes: Changes) -> None:
     block = model_of(port.engine).get_submodule("model.vision_model.transformer.layers.1")
     changes.around(block, lambda run, x: x + 0.5 * (run(x) - x))
@@ -136,6 +145,11 @@ PLANTED: Mapping[Planted, tuple[str, str, str]] = {
     features_one_off: ("prefill/0", "shifted", INPUT + "token 1 holds the expected token 73; tokens 2 to 73 hold"),
     blue_first: ("images_ori", "colours", "red and blue are exchanged"),
     positions_turned: ("sam.page/0", "inside", "the positions are added with rows and columns exchanged"),
+    first_norm_not_loaded: (
+        "clip.page/0",
+        "inside",
+        "the output of `pre_layrnorm` is normed without weights and biases",
+    ),
     half_of_a_block: ("clip.page/1", "update", "the block adds 0.5 times its update"),
     no_newline: ("vision_fusion", "zero", "the ends of all lines, are zero"),
     experts_exchanged: (
@@ -236,6 +250,38 @@ def test_what_is_wrong_besides_the_first_is_described_without_its_input(
     assert found.description is not None
     assert (found.what, found.description.kind, found.description.explains) == ("vision_fusion", "zero", True)
     assert INPUT not in found.description.text
+
+
+def padded_steps(port: Port, changes: Changes) -> None:
+    """Have steps attend to keys of score 0 and value 0 besides their own, up to a multiple of 16."""
+
+    def attend(usual: Any, q: Tensor, k: Tensor, v: Tensor, lengths: Any) -> Tensor:
+        out: Tensor
+        if q.shape[2] > 1:
+            out = usual(q, k, v, lengths)
+            return out
+        k, v = (F.pad(repeat_heads(one, q), (0, 0, 0, -one.shape[2] % 16)) for one in (k, v))
+        out = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+        return out
+
+    for block in blocks_of(port.engine, PREFILL):
+        changes.set(block.self_attn, "attend", partial(attend, block.self_attn.attend))
+
+
+def test_steps_that_are_wrong_besides_the_features_are_described_from_the_subjects_own_prompt(
+    tiny: Engine[Any], case: Case, expected: ReferenceResult, explainer: Explainer
+) -> None:
+    resources = RunResources(SETUP, explainer)
+    with Changes() as changes:
+        for plant in (no_newline, padded_steps):
+            plant(port := Port(tiny), changes)
+        report = judged(port, case, expected)
+        alone = replace(report, exchange=replace(report.exchange, alone={"prefill": False}))
+        causes = further_causes(alone, port, resources)
+    [found] = [one for one in causes if one.what == "logits"]
+    assert found.description is not None
+    assert "attention in layer 0 is wrong, though its keys and values are right" in found.description.text
+    assert "more terms of score 0 and value 0" in found.description.text
 
 
 def test_steps_after_a_prompt_without_a_known_cause_are_not_said_to_be_wrong(
