@@ -240,7 +240,7 @@ class ExplainingRuntime(EngineRuntime):
         """
         summary = expected if isinstance(expected, str) else Seam(**expected)
         clean, given = self._clean(case), Seen(**seen)
-        before = {one.id: partial(self._made, one) for one in map(unpack_case, earlier)}
+        before = self._before(earlier)
         found = _answered(lambda: describe_seen(clean, given, summary, case, before), budget_s)
         if out is not None:
             write_seen(Path(out), clean, case, given, summary)
@@ -257,11 +257,15 @@ class ExplainingRuntime(EngineRuntime):
         tokens: Sequence[int],
         kept: Sequence[tuple[Tensor, Tensor]],
         attended: Mapping[int, Tensor],
+        earlier: Sequence[Mapping[str, Any]] = (),
         budget_s: float = math.inf,
     ) -> Packed:
-        """Describe a cache after the prompt and these tokens; see :mod:`pytest_dsocr.explain.stepping`."""
-        clean = self._clean(case)
-        return _answered(lambda: measured(describe_kept, clean, tokens, kept, attended), budget_s)
+        """Describe a cache after the prompt and these tokens; see :mod:`pytest_dsocr.explain.stepping`.
+
+        ``earlier`` are pages that were read before.
+        """
+        clean, before = self._clean(case), self._before(earlier)
+        return _answered(lambda: measured(describe_kept, clean, tokens, kept, attended, before), budget_s)
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a packed :class:`~pytest_dsocr.explain.question.Question`."""
@@ -282,6 +286,10 @@ class ExplainingRuntime(EngineRuntime):
             self._kept.clear()
             self._kept[case] = self._made(case)
         return self._kept[case]
+
+    def _before(self, earlier: Sequence[Mapping[str, Any]]) -> Mapping[str, Callable[[], Clean]]:
+        """Return what makes the right tensors of pages that were read before."""
+        return {one.id: partial(self._made, one) for one in map(unpack_case, earlier)}
 
     def _made(self, case: Case) -> Clean:
         engine = self.subject.engine

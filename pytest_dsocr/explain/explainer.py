@@ -185,12 +185,14 @@ class Explainer:
         tokens: Sequence[int],
         kept: Sequence[tuple[Tensor, Tensor]],
         attended: Mapping[int, Tensor],
+        earlier: Sequence[Case] = (),
     ) -> Description | None:
         """Describe the subject's cache after a case's prompt and these tokens; None if that is not possible.
 
-        ``attended`` are its results of attention in the last steps, by layer.
+        ``attended`` are its results of attention in the last steps, by layer; ``earlier`` are pages read before.
         """
-        params = {"case": pack_case(report.case), "tokens": [*tokens], "kept": [*kept], "attended": {**attended}}
+        params: dict[str, Any] = {"case": pack_case(report.case), "tokens": [*tokens], "kept": [*kept]}
+        params |= {"attended": {**attended}, "earlier": [pack_case(one) for one in earlier]}
         return next(iter(self._described(report, "logits", "describe_cache", params)), None)
 
     def _described(

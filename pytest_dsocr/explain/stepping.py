@@ -6,14 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pytest_dsocr.describe.attended import StepAttention, describe_attended
-from pytest_dsocr.describe.cache import NOISE, describe_cache, first_wrong, rows_of
+from pytest_dsocr.describe.cache import NOISE, describe_cache, describe_taken, first_wrong, has_far_rows, rows_of
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.layout import IN_FEWER_BITS
+from pytest_dsocr.describe.measured import is_time_over
+from pytest_dsocr.explain.described import Earlier
 from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.layers.attention import AttentionFunction, repeat_heads
@@ -24,7 +27,11 @@ Queries = Mapping[int, list[Tensor]]
 
 
 def describe_kept(
-    clean: Clean, tokens: Sequence[int], kept: Sequence[tuple[Tensor, Tensor]], attended: Mapping[int, Tensor]
+    clean: Clean,
+    tokens: Sequence[int],
+    kept: Sequence[tuple[Tensor, Tensor]],
+    attended: Mapping[int, Tensor],
+    earlier: Earlier | None = None,
 ) -> Description | None:
     """Describe a cache after the prompt and these tokens, or the attention of the layer before the first wrong one.
 
@@ -33,6 +40,7 @@ def describe_kept(
         tokens: those of the steps.
         kept: the subject's keys and values of each layer.
         attended: its results of attention in the last steps ``[T, C]``, by layer; nothing for layers that hide them.
+        earlier: pages that were read before, whose keys and values may be kept in place of the page's own.
     """
     engine, queries = clean.engine, defaultdict[int, list[Tensor]](list)
     with torch.no_grad(), Changes() as changes:
@@ -42,8 +50,10 @@ def describe_kept(
         for token in tokens:
             engine.pipeline.decode_step(state, [token])
     cache, noise = state.cache, NOISE if engine.model.dtype is torch.float32 else IN_FEWER_BITS
-    right = [(rows_of(cache.keys(k)), rows_of(cache.values(k))) for k in range(cache.layers)]
-    prompt = clean.inputs.input_ids.shape[1]
+    right, prompt = _rows(cache), clean.inputs.input_ids.shape[1]
+    for page, other in (earlier or {}).items() if has_far_rows(kept, right, prompt) and not is_time_over() else ():
+        if (taken := describe_taken(kept, right, _after_prompt(other()), page, prompt, noise)) is not None:
+            return taken
     found = describe_cache(kept, right, prompt, noise, model_of(engine).model.inv_freq)
     if (found and found.says_how) or cache.length != prompt + len(tokens):
         return found
@@ -61,6 +71,15 @@ def describe_kept(
         if found and layer == last - 1:
             return replace(found, text=f"{found.text}; its attention is right, and what follows in the layer is wrong")
     return found
+
+
+def _rows(cache: Any) -> list[tuple[Tensor, Tensor]]:
+    return [(rows_of(cache.keys(k)), rows_of(cache.values(k))) for k in range(cache.layers)]
+
+
+def _after_prompt(clean: Clean) -> list[tuple[Tensor, Tensor]]:
+    """Return the right keys and values of a page's prompt."""
+    return _rows(clean.engine.pipeline.prefill_with(clean.inputs, clean.in_prompt).cache)
 
 
 def _noted(usual: AttentionFunction, kept: list[Tensor], q: Tensor, k: Tensor, v: Tensor, lengths: object) -> Tensor:
