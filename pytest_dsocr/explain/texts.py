@@ -54,6 +54,8 @@ def explain_texts(engine: Engine[Any], search: Search) -> SearchResult:
         return 0.0 if all(page.gives(one) for page in asked if page.is_witness) else float("inf")
 
     every = of_text(question.level, engine.family, of_one_block(engine))
+    if any(one.told for one in reads):  # the tokens are right
+        every = [one for one in every if one.group == "text"]
     answer = search.among(sorted(every, key=lambda one: crops_alone and not one.needs_crops), measure, without, 0.0)
     if not answer.found:
         return answer
@@ -189,7 +191,8 @@ class TextPage:
         """Return whether the engine with a mistake reads the subject's text."""
         if one.group == "text":
             tell: Tell = one.how
-            return tell(self.engine.tokenizer, self.read.reference_tokens) == self.read.text
+            is_same = tell(self.engine.tokenizer, self.read.reference_tokens) == self.read.text
+            return is_same and all(self._tells(tell, *one) for one in self.read.told)
         if one.group == "steps" and not self.apart:
             return False  # the first token is chosen before all steps
         with Changes() as changes:
@@ -203,6 +206,10 @@ class TextPage:
         if said:
             self.said[one.id] = said
         return bool(said)
+
+    def _tells(self, tell: Tell, tokens: Sequence[int], text: str) -> bool:
+        """Return whether a mistake makes this text of these tokens."""
+        return clean_output(tell(self.engine.tokenizer, tokens)) == clean_output(text)
 
     @cached_property
     def known(self) -> Sequence[Tensor]:

@@ -24,6 +24,7 @@ from pytest_dsocr.records.subject_result import SubjectResult
 from pytest_dsocr.run.described import described
 from pytest_dsocr.run.described_steps import describe_logits, describe_prompt, shown
 from pytest_dsocr.run.resources import RunResources
+from pytest_dsocr.run.told import describe_told
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.forced_steps import without_padding
 from pytest_dsocr.subjects.protocol import TextSubject
@@ -37,6 +38,9 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
     if report.divergence is None:
         return {}
     found, what = described(report, resources.vocabulary, resources.pages), report.divergence.first.what
+    if report.exchange.told:  # the choices are right
+        told = describe_told(report, resources.vocabulary.tokenizer)
+        return {what: told} if told else found
     is_open = not any(one.explains and one.kind not in OF_EFFECTS for one in found.values())
     if what in BY_TEXT and is_open and resources.explainer.budget_s and what not in resources.described_stages:
         resources.described_stages.add(what)
