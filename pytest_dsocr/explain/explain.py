@@ -246,10 +246,12 @@ class ExplainingRuntime(EngineRuntime):
             write_seen(Path(out), clean, case, given, summary)
         return found
 
-    def describe_choices(self, page: Mapping[str, Any], is_sure: bool, budget_s: float = math.inf) -> Packed:
+    def describe_choices(
+        self, page: Mapping[str, Any], others: Sequence[Any], is_sure: bool, budget_s: float = math.inf
+    ) -> Packed:
         """Describe the choices of a text; see :func:`~pytest_dsocr.explain.choices.describe_choices`."""
-        read = msgspec.convert(page, PageRead)
-        return _answered(lambda: describe_choices(self.subject.engine, read, is_sure=is_sure), budget_s)
+        read, before = msgspec.convert(page, PageRead), msgspec.convert(others, list[PageRead])
+        return _answered(lambda: describe_choices(self.subject.engine, read, before, is_sure=is_sure), budget_s)
 
     def describe_cache(
         self,

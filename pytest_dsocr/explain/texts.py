@@ -175,7 +175,7 @@ class TextPage:
             changes = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
             return sum(kind != "equal" for kind, *_ in changes)
         said, limits = self.said[name], tolerances(str(self.engine.model.dtype)[6:])
-        logits = self.known if said == self.ids[: len(said)] else self._along(said)
+        logits = self.known if said == self.ids[: len(said)] else self.along(said)
         ban, found = self.engine.policy.ban(self.clean.inputs.input_ids[0].tolist()), list[int]()
         for k, (of_step, token) in enumerate(zip((self.state.logits, *logits), said, strict=False)):
             own = of_step[0].double()
@@ -214,9 +214,9 @@ class TextPage:
     @cached_property
     def known(self) -> Sequence[Tensor]:
         """Logits of the engine after each token of the subject's text, if it is encoded again."""
-        return self._along(self.ids[: self.case.max_new_tokens])
+        return self.along(self.ids[: self.case.max_new_tokens])
 
-    def _along(self, ids: Sequence[int]) -> Sequence[Tensor]:
+    def along(self, ids: Sequence[int]) -> Sequence[Tensor]:
         """Return the logits of the engine after each of these tokens."""
         state, along = copied(self.state), Along(self.engine.pipeline, ids, self.apart)
         for token in ids:

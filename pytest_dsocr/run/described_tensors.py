@@ -11,6 +11,7 @@ from pytest_dsocr.describe.choices import EARLY_END, PASSED_OVER
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.wiring import error_of
 from pytest_dsocr.explain.described import Seen
+from pytest_dsocr.explain.feeding import FED
 from pytest_dsocr.explain.parts import inputs_of
 from pytest_dsocr.explain.question import BY_TEXT
 from pytest_dsocr.models import STAGES
@@ -43,10 +44,11 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
         return {what: told} if told else found
     is_open = not any(one.explains and one.kind not in OF_EFFECTS for one in found.values())
     if what in BY_TEXT and is_open and resources.explainer.budget_s and what not in resources.described_stages:
-        resources.described_stages.add(what)
-        if again := _of_second_vision(report, subject, resources):
-            return {what: again}
-        found = _with_choices(found, what, resources.explainer.describe_choices(report, what))
+        again = _of_second_vision(report, subject, resources)
+        chosen = () if again else resources.explainer.describe_choices(report, what)
+        if not any(one.kind == FED for one in chosen):  # which later pages may refute
+            resources.described_stages.add(what)
+        found = {what: again} if again else _with_choices(found, what, chosen)
     if found:
         return found
     if what == "logits" and not report.divergence.begins and what not in resources.described_stages:
