@@ -81,22 +81,22 @@ def _with_a_number(pairs: Sequence[TextPair]) -> Iterator[tuple[str, TextChange]
     if first is None:
         return
     for size in range(1, MOST_CHARACTERS + 1):
-        yield f"the last {_of(size, 'character')} missing", lambda one, n=size: one.expected[:-n]
-        yield f"the first {_of(size, 'character')} missing", lambda one, n=size: one.expected[n:]
+        yield f"the last {_of(size, 'character')} missing", partial(_part, slice(-size))
+        yield f"the first {_of(size, 'character')} missing", partial(_part, slice(size, None))
     for size in range(1, MOST_PARTS + 1):
         if all(one.pieces for one in pairs):
-            yield f"the last {_of(size, 'token')} missing", lambda one, n=size: "".join(one.pieces[:-n])
-            yield f"the first {_of(size, 'token')} missing", lambda one, n=size: "".join(one.pieces[n:])
-        yield f"the last {_of(size, 'word')} missing", lambda one, n=size: "".join(WORD.findall(one.expected)[:-n])
-        yield f"the first {_of(size, 'word')} missing", lambda one, n=size: "".join(WORD.findall(one.expected)[n:])
-        yield f"the last {_of(size, 'line')} missing", lambda one, n=size: "\n".join(one.expected.split("\n")[:-n])
-        yield f"the first {_of(size, 'line')} missing", lambda one, n=size: "\n".join(one.expected.split("\n")[n:])
+            yield f"the last {_of(size, 'token')} missing", partial(_tokens, slice(-size))
+            yield f"the first {_of(size, 'token')} missing", partial(_tokens, slice(size, None))
+        yield f"the last {_of(size, 'word')} missing", partial(_words, slice(-size))
+        yield f"the first {_of(size, 'word')} missing", partial(_words, slice(size, None))
+        yield f"the last {_of(size, 'line')} missing", partial(_lines, slice(-size))
+        yield f"the first {_of(size, 'line')} missing", partial(_lines, slice(size, None))
         each_last, each_first = rf"(?m).{{1,{size}}}$", rf"(?m)^.{{1,{size}}}"
         yield f"the last {_of(size, 'character', ' of each line')} missing", partial(_without, re.compile(each_last))
         yield f"the first {_of(size, 'character', ' of each line')} missing", partial(_without, re.compile(each_first))
     most = len(first.actual)
     if most < len(first.expected):
-        yield f"all after the first {_of(most, 'character')} missing", lambda one: one.expected[:most]
+        yield f"all after the first {_of(most, 'character')} missing", partial(_part, slice(most))
     if first.expected and first.actual.endswith(first.expected):
         more = first.actual.removesuffix(first.expected)
         yield f"{quoted(more, WIDTH)} is in front", lambda one: more + one.expected
@@ -112,3 +112,19 @@ def _of(size: int, noun: str, more: str = "") -> str:
 
 def _without(pattern: re.Pattern[str], pair: TextPair) -> str:
     return pattern.sub("", pair.expected)
+
+
+def _part(which: slice, pair: TextPair) -> str:
+    return pair.expected[which]
+
+
+def _tokens(which: slice, pair: TextPair) -> str:
+    return "".join(pair.pieces[which])
+
+
+def _words(which: slice, pair: TextPair) -> str:
+    return "".join(WORD.findall(pair.expected)[which])
+
+
+def _lines(which: slice, pair: TextPair) -> str:
+    return "\n".join(pair.expected.split("\n")[which])

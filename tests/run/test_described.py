@@ -200,10 +200,10 @@ def test_a_cut_is_said_of_all_pages_only_if_it_holds_for_each() -> None:
     output, answer = report.exchange.expected.output, report.exchange.answer
     pages = {"one": PageSeen("Page 120", 700, "Page "), report.case.id: PageSeen(output.text, 700, answer.text)}
     assert (
-        _described(report, **pages).text
+        _described(report, None, **pages).text
         == "the last 3 characters are missing, on each of 2 pages that were read so far"
     )
-    other = _described(report, **pages, two=PageSeen("Page 7", 700, "Page 7"))
+    other = _described(report, None, **pages, two=PageSeen("Page 7", 700, "Page 7"))
     assert other.text.startswith("it ends after ")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.contract.markup import EOS
+from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.explainer import Explainer
