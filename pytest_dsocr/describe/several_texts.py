@@ -28,7 +28,7 @@ class TextPair(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a subject's ``text_of`` returned."""
+    """Tokens, and the text that a subject's ``text_of`` returned for them."""
 
     tokens: tuple[int, ...]
     text: str

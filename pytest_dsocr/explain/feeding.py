@@ -24,7 +24,7 @@ LEAST_TWICE = 2
 """Smallest number of tokens that show which one was fed twice: the first of them finds it."""
 
 
-class Fed(NamedTuple):
+class FedTokens(NamedTuple):
     """Tokens in the order in which they are fed after the prompt."""
 
     tokens: list[int]
@@ -36,7 +36,7 @@ class FeedingWay(NamedTuple):
     """A way to feed tokens."""
 
     words: Callable[[Choices], str]
-    feed: Callable[[Choices, Sequence[int]], Fed]
+    feed: Callable[[Choices, Sequence[int]], FedTokens]
 
 
 def describe_fed(page: TextPage, choices: Choices, others: Sequence[TextPage], *, is_sure: bool) -> Description | None:
@@ -114,24 +114,24 @@ def _fits(page: TextPage, choices: Choices, way: FeedingWay) -> bool:
     return True
 
 
-def _first(extra: Callable[[Choices], Sequence[int]], choices: Choices, tokens: Sequence[int]) -> Fed:
+def _first(extra: Callable[[Choices], Sequence[int]], choices: Choices, tokens: Sequence[int]) -> FedTokens:
     """Feed some tokens before the first choice."""
     more = [*extra(choices)]
-    return Fed([*more, *tokens[:-1]], [*range(len(more), len(more) + len(tokens))])
+    return FedTokens([*more, *tokens[:-1]], [*range(len(more), len(more) + len(tokens))])
 
 
-def _each_twice(choices: Choices, tokens: Sequence[int]) -> Fed:
-    return Fed([one for token in tokens[:-1] for one in (token, token)], [2 * k for k in range(len(tokens))])
+def _each_twice(choices: Choices, tokens: Sequence[int]) -> FedTokens:
+    return FedTokens([one for token in tokens[:-1] for one in (token, token)], [2 * k for k in range(len(tokens))])
 
 
 def _twice(step: int) -> FeedingWay:
     """Return the way in which the token that was chosen at one step is fed twice."""
 
-    def feed(choices: Choices, tokens: Sequence[int]) -> Fed:
+    def feed(choices: Choices, tokens: Sequence[int]) -> FedTokens:
         fed = [*tokens[:-1]]
         if step >= len(fed):
-            return Fed(fed, [*range(len(tokens))])
-        return Fed([*fed[: step + 1], *fed[step:]], [*range(step + 1), *range(step + 2, len(tokens) + 1)])
+            return FedTokens(fed, [*range(len(tokens))])
+        return FedTokens([*fed[: step + 1], *fed[step:]], [*range(step + 1), *range(step + 2, len(tokens) + 1)])
 
     def words(choices: Choices) -> str:
         at = len(choices.before) + step

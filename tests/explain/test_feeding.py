@@ -1,4 +1,4 @@
-"""Loops that feed a token again are told from their texts; no way is named that another page refutes."""
+"""A loop that feeds a token again is recognised by its text, and no way is named that another page refutes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
