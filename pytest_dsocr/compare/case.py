@@ -18,6 +18,7 @@ from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, lost, not_
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.several_texts import Told
 from pytest_dsocr.models import VISION
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.block_seams import in_stage_order
@@ -222,6 +223,8 @@ class CaseRun:
     """Contribution of each stage to the divergence of the next token's distribution, in nats, if a budget is set."""
     readings: tuple[Reading, ...] = ()
     """The first reading and further ones, if several were requested."""
+    told: tuple[Told, ...] = ()
+    """Texts that the subject's ``text_of`` made of right tokens, if it is what gave the wrong text."""
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,15 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.measured import measured
 from pytest_dsocr.describe.pair import RowPair
 from pytest_dsocr.describe.place import confined
-from pytest_dsocr.describe.tensors import describe_tensor
+from pytest_dsocr.describe.tensors import describe_tensor, of_earlier
 from pytest_dsocr.describe.turned import describe_turned
 
 KeptLayers = Sequence[tuple[Tensor, Tensor]]
 """Keys and values of each layer, ``[S, C]``."""
 NOISE = 1e-4
 """Relative error of a slot that is mere rounding in float32: keys of later layers add up that of earlier ones."""
+FAR = 0.1
+"""Relative error of a slot that is larger than that of numbers in fewer bits."""
 BEYOND = "is beyond the tolerance", "are beyond the tolerance"
 SIDES = ["keys", "values"]
 LEAST_SAME = 4
@@ -50,6 +52,38 @@ def describe_cache(
                 return replace(turned, text=f"in the cache of layer {layer}, {turned.text}; the values are right")
         return next(measured(_of_layer, layer, wrong, prompt), None)
     return Description("cache-right", CACHE_RIGHT, 0.0, len(kept))
+
+
+def has_far_rows(kept: KeptLayers, right: KeptLayers, prompt: int) -> bool:
+    """Return whether some of the prompt's slots are as wrong as those of other tokens."""
+    layer = first_wrong(kept, right, prompt, FAR)
+    if layer == min(len(kept), len(right)):
+        return False
+    wrong = _wrong(kept[layer], right[layer], prompt, FAR).values()
+    return all(one.actual.shape == one.expected.shape for one in wrong)
+
+
+def describe_taken(
+    kept: KeptLayers, right: KeptLayers, other: KeptLayers, page: str, prompt: int, noise: float = NOISE
+) -> Description | None:
+    """Describe slots of the first wrong layer that are those of a page which was read before; None if none is.
+
+    ``other`` are the right keys and values of that page.
+    """
+    if (layer := first_wrong(kept, right, prompt, noise)) >= min(len(kept), len(right), len(other)):
+        return None
+    wrong = _wrong(kept[layer], right[layer], prompt, noise)
+    if any(one.actual.shape != one.expected.shape for one in wrong.values()):
+        return None
+    first, *more = wrong.values()
+    actual = torch.cat([first.actual, *(one.actual for one in more)], -1)
+    expected = torch.cat([first.expected, *(one.expected for one in more)], -1)
+    there = torch.cat([other[layer][SIDES.index(name)].float().cpu() for name in wrong], -1)[None]
+    found = of_earlier(replace(first, actual=actual, expected=expected), there, page)
+    if found is None or not found.explains:
+        return None
+    which = f"{' and '.join(wrong)} of layer {layer}{', the first that differs' * bool(layer)}"
+    return replace(found, text=f"in the cache, of the {which}: {found.text}")
 
 
 def first_wrong(kept: KeptLayers, right: KeptLayers, prompt: int, noise: float = NOISE) -> int:

@@ -82,7 +82,11 @@ def _of_other_shape(actual: Tensor, expected: Tensor) -> Description:
         text = f"{count[0]} views instead of {count[1]}; they are the expected {views_named(known)}"
         if len(known) == len(source):
             return Description("left-out", text, 1.0, actual.numel())
-        return Description("shape", f"{count[0]} views instead of {count[1]}, of which {len(known)} are expected", 0.0)
+        equal = (
+            f"only the expected {views_named(known)} {'is' if len(known) == 1 else 'are'} among them" if known else ""
+        )
+        size = f"{count[0]} views of {' x '.join(map(str, actual.shape[2:]))} px instead of {count[1]} of the same size"
+        return Description("shape", f"{size}; {equal or 'none of them equals an expected view'}", 0.0)
     sides = [" x ".join(map(str, one.shape[2:])) for one in (actual, expected)]
     return Description("shape", f"{count[0]} views of {sides[0]} px instead of {count[1]} of {sides[1]} px", 0.0)
 

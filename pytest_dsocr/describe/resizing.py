@@ -22,6 +22,7 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.distinct import BITS, FORMS, HeldValues, said
 from pytest_dsocr.describe.ids import LIMITS_PX
 from pytest_dsocr.describe.levels import LEVELS, Line
+from pytest_dsocr.describe.margins import without_margins
 
 FILTERS = ("bicubic", "lanczos", "bilinear", "box", "nearest", "hamming")
 NO_CROPS = (1, 1)
@@ -95,7 +96,8 @@ def resized(actual: Tensor, expected: Tensor, source: Source) -> Description | N
     def left(way: _Way) -> float:
         return _left(actual, _made(way, way.page.split()[FITTED], source), FITTED)
 
-    others = chain(_of_source(source), _of_grids(len(actual), source), _of_halves(source), _of_memory(source))
+    of_page = (_of_source, _of_margins, partial(_of_grids, len(actual)), _of_halves, _of_memory)
+    others = chain.from_iterable(of(source) for of in of_page)
     found = [(left(way), way) for way in others]
     is_found = not all(apart for apart, _ in found)
     if actual.shape == expected.shape and not is_found:
@@ -196,6 +198,12 @@ def _of_source(source: Source) -> Iterator[_Way]:
         yield _Way("the view is of the page already stretched over its grid of crops", stretched, NO_CROPS)
     else:
         yield _Way("the crops are cut out of the view of the whole page", global_view(page, preset), grid)
+
+
+def _of_margins(source: Source) -> Iterator[_Way]:
+    """Yield the page without its margins, in the grid of the smaller page."""
+    for text, page in without_margins(source.page):
+        yield _Way(text, page, _grid(source._replace(page=page)))
 
 
 def _of_memory(source: Source) -> Iterator[_Way]:

@@ -18,6 +18,8 @@ class PageSeen(NamedTuple):
     text: str
     tokens: int
     """Number of the prompt's tokens."""
+    own: str | None = None
+    """Text that the subject reads; None if that is not known."""
 
 
 class ReadingSeen(NamedTuple):

@@ -19,6 +19,8 @@ LEAST_ROWS = 4
 
 EQUAL = 0.01
 """Distance of equal rows, relative to the row."""
+EARLIER_PAGE = "earlier-page"
+"""Kind of a description of rows that are those of a page which was read before."""
 
 
 def describe_tensor(pair: RowPair) -> Description | None:
@@ -53,15 +55,19 @@ def of_earlier(pair: RowPair, earlier: Tensor, page: str) -> Description | None:
     expected[:views, :rows] = earlier[:views, :rows]
     even, odd = slice(None, None, 2), slice(1, None, 2)
     apart, size = ((pair.actual - one)[..., even].norm(dim=-1) for one in (expected, torch.zeros_like(expected)))
-    same = pair.differing & (apart <= EQUAL * size)
+    near = apart <= EQUAL * size
+    same = pair.differing & near
     if not same.any():
         return _one_row(pair, earlier, page)
     predicted = expected.where(same[..., None], pair.expected)
     seen = replace(pair, actual=pair.actual[..., odd], expected=pair.expected[..., odd])
     found = same.any(0).nonzero().flatten().tolist()
+    whole = range(found[0], found[-1] + 1)
+    if bool(near[:, whole].all()):  # rows in between are the same on both pages
+        found = [*whole]
     which = f"every {pair.noun} is that" if same.all() else f"{named(pair.noun, found)} are those"
     text = f"{which} of {page}, which was read before"
-    return Description("earlier-page", text, share(seen, predicted[..., odd]), int(same.sum()))
+    return Description(EARLIER_PAGE, text, share(seen, predicted[..., odd]), int(same.sum()))
 
 
 def _one_row(pair: RowPair, earlier: Tensor, page: str) -> Description | None:
@@ -76,7 +82,7 @@ def _one_row(pair: RowPair, earlier: Tensor, page: str) -> Description | None:
     predicted[pair.differing] = flat[source]
     seen = replace(pair, actual=pair.actual[..., odd], expected=pair.expected[..., odd])
     text = f"{where.text}; each is {pair.noun} {source % earlier.shape[1]} of {page}, which was read before"
-    return Description("earlier-page", text, share(seen, predicted[..., odd]), len(rows))
+    return Description(EARLIER_PAGE, text, share(seen, predicted[..., odd]), len(rows))
 
 
 def _relations(pair: RowPair) -> Iterator[Description]:

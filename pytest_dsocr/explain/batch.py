@@ -1,4 +1,4 @@
-"""The way in which the rows of a batch see one another's padding, told from their texts by computing it."""
+"""The way in which padding changes the rows of a batch, told from their texts by computing it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.words import joined
 from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.pair import named
@@ -16,6 +17,7 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.result import PageResult
 from pytest_dsocr.explain.mistake import Changes, blocks_of
 from pytest_dsocr.layers.attention import AttentionFunction
+from pytest_dsocr.layers.cache import KVCache
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.case import Case
 
@@ -40,8 +42,10 @@ def describe_batch(engine: Engine[Any], cases: Sequence[Case], texts: Sequence[s
         if not words:
             return None
         sizes = [one.counts.prompt_tokens for one in made]
-        rows = named("row", [row for row, size in enumerate(sizes) if size < max(sizes)])
-        text = f"with attention to {words} in the shorter {rows} of {len(sizes)}, the engine reads the same texts"
+        rows = named("row", [row for row, size in enumerate(sizes, 1) if size < max(sizes)])
+        padding = joined([f"{max(sizes) - size:,}" for size in sizes if size < max(sizes)])
+        where = f"in the shorter {rows} of {len(sizes)}, which {padding} positions of padding fill up"
+        text = f"with {words} {where}, the engine reads the same texts"
         return Description("batch", text, 1.0, len(texts))
     return None
 
@@ -77,9 +81,32 @@ def _attend(
     return usual(q, k, v, None if lengths is None or change is None else [*map(change, lengths)])
 
 
+def _turned(change: Callable[[list[int]], list[int]]) -> BatchWay:
+    """Return the way in which rows of unlike length are rotated by other positions than those of their slots."""
+    usual, append = KVCache.positions, KVCache.append
+
+    def positions(cache: KVCache, new: int, device: torch.device) -> Tensor:
+        if not cache.is_ragged:
+            return usual(cache, new, device)
+        return torch.tensor(change(cache.seen), device=device)[:, None]
+
+    def kept(cache: KVCache, layer: int, keys: Tensor, values: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+        at = torch.tensor(cache.slots, device=keys.device)[:, None] if cache.is_ragged else at
+        return append(cache, layer, keys, values, at)
+
+    def put(engine: Engine[Any], changes: Changes) -> None:
+        changes.set(KVCache, "positions", positions)
+        changes.set(KVCache, "append", kept)
+
+    return put
+
+
 WAYS: Mapping[str, BatchWay] = {
     "": _right,
-    "the padding behind a row's own tokens": _seeing(None),
-    "one position of padding": _seeing(lambda length: length + 1),
-    "all but the last token": _seeing(lambda length: length - 1),
+    "attention to the padding behind a row's own tokens": _seeing(None),
+    "attention to one position of padding": _seeing(lambda length: length + 1),
+    "attention to all but the last token": _seeing(lambda length: length - 1),
+    "the longest row's position for each new token": _turned(lambda seen: [max(seen)] * len(seen)),
+    "new tokens' positions one too high": _turned(lambda seen: [one + (one < max(seen)) for one in seen]),
+    "new tokens' positions one too low": _turned(lambda seen: [one - (one < max(seen)) for one in seen]),
 }

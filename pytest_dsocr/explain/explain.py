@@ -241,16 +241,18 @@ class ExplainingRuntime(EngineRuntime):
         """
         summary = expected if isinstance(expected, str) else Seam(**expected)
         clean, given = self._clean(case), Seen(**seen)
-        before = {one.id: partial(self._made, one) for one in map(unpack_case, earlier)}
+        before = self._before(earlier)
         found = _answered(lambda: describe_seen(clean, given, summary, case, before), budget_s)
         if out is not None:
             write_seen(Path(out), clean, case, given, summary)
         return found
 
-    def describe_choices(self, page: Mapping[str, Any], is_sure: bool, budget_s: float = math.inf) -> Packed:
+    def describe_choices(
+        self, page: Mapping[str, Any], others: Sequence[Any], is_sure: bool, budget_s: float = math.inf
+    ) -> Packed:
         """Describe the choices of a text; see :func:`~pytest_dsocr.explain.choices.describe_choices`."""
-        read = msgspec.convert(page, PageRead)
-        return _answered(lambda: describe_choices(self.subject.engine, read, is_sure=is_sure), budget_s)
+        read, before = msgspec.convert(page, PageRead), msgspec.convert(others, list[PageRead])
+        return _answered(lambda: describe_choices(self.subject.engine, read, before, is_sure=is_sure), budget_s)
 
     def describe_cache(
         self,
@@ -260,15 +262,21 @@ class ExplainingRuntime(EngineRuntime):
         kept: Sequence[tuple[Tensor, Tensor]],
         attended: Mapping[int, Tensor],
         gave: Mapping[int, Tensor],
+        earlier: Sequence[Mapping[str, Any]] = (),
         budget_s: float = math.inf,
     ) -> Packed:
-        """Describe a cache after the prompt and these tokens; see :mod:`pytest_dsocr.explain.stepping`."""
+        """Describe a cache after the prompt and these tokens; see :mod:`pytest_dsocr.explain.stepping`.
+
+        ``given`` are the subject's own inputs of the prefill, in place of the right ones; ``earlier`` are pages that
+        were read before.
+        """
         right, inputs = self._clean(case), {**given}
         device = right.engine.model.device
         features = inputs.pop(FUSION) if FUSION in inputs else right.in_prompt
         own = {} if features is None else {(FUSION, ""): features.to(device)}
-        clean = Clean(right.engine, replace(right.inputs, **inputs).to(device), own)
-        return _answered(lambda: measured(describe_kept, clean, tokens, kept, Steps(attended, gave)), budget_s)
+        clean, before = Clean(right.engine, replace(right.inputs, **inputs).to(device), own), self._before(earlier)
+        steps = Steps(attended, gave)
+        return _answered(lambda: measured(describe_kept, clean, tokens, kept, steps, before), budget_s)
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a packed :class:`~pytest_dsocr.explain.question.Question`."""
@@ -289,6 +297,10 @@ class ExplainingRuntime(EngineRuntime):
             self._kept.clear()
             self._kept[case] = self._made(case)
         return self._kept[case]
+
+    def _before(self, earlier: Sequence[Mapping[str, Any]]) -> Mapping[str, Callable[[], Clean]]:
+        """Return what makes the right tensors of pages that were read before."""
+        return {one.id: partial(self._made, one) for one in map(unpack_case, earlier)}
 
     def _made(self, case: Case) -> Clean:
         engine = self.subject.engine

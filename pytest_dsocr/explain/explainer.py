@@ -33,6 +33,8 @@ TEXTS = "text"
 """Name of all that a text alone decides, which is one search."""
 DESCRIBING = 0.5
 """Part of a search's CPU seconds after which describers that take long end."""
+MOST_TOGETHER = 2
+"""Number of earlier pages that must have been fed as a later one."""
 MOST_PAGES = 8
 """Number of pages on which new mistakes are tried for texts; later pages only test the mistakes that are left."""
 
@@ -176,7 +178,9 @@ class Explainer:
     def describe_choices(self, report: CaseReport, what: str) -> tuple[Description, ...]:
         """Describe the rule by which the tokens of a case's text were chosen; nothing if none is known."""
         is_sure = report.exchange.answer.level >= Level.STAGES
-        params = {"page": msgspec.to_builtins(PageRead.of(report)), "is_sure": is_sure}
+        page = PageRead.of(report)
+        others = [one for one in self._pages if one.case != page.case][-MOST_TOGETHER:]
+        params = {"page": msgspec.to_builtins(page), "others": msgspec.to_builtins(others), "is_sure": is_sure}
         return self._described(report, what, "describe_choices", params)
 
     def describe_cache(
@@ -187,14 +191,16 @@ class Explainer:
         kept: Sequence[tuple[Tensor, Tensor]],
         attended: Mapping[int, Tensor],
         gave: Mapping[int, Tensor],
+        earlier: Sequence[Case] = (),
     ) -> Description | None:
         """Describe the subject's cache after a prompt and these tokens; None if that is not possible.
 
         ``given`` are the subject's own inputs of the prefill; ``attended`` and ``gave`` are its results of attention
-        and outputs of layers in the last steps, by layer.
+        and outputs of layers in the last steps, by layer; ``earlier`` are pages read before.
         """
         params: dict[str, Any] = {"case": pack_case(report.case), "tokens": [*tokens], "kept": [*kept]}
         params |= {"given": {**given}, "attended": {**attended}, "gave": {**gave}}
+        params |= {"earlier": [pack_case(one) for one in earlier]}
         return next(iter(self._described(report, "logits", "describe_cache", params)), None)
 
     def _described(

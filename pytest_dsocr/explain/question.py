@@ -15,6 +15,7 @@ from pytest_dsocr.compare.divergence import is_cut
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import COMPARED, PIXELS
+from pytest_dsocr.describe.several_texts import Told
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.packing import pack_inputs
@@ -40,6 +41,8 @@ class PageRead:
     """Whether the page passes."""
     is_cut: bool = False
     """Whether the page has crops."""
+    told: tuple[Told, ...] = ()
+    """Texts that ``text_of`` made of right tokens, if it is what gave the wrong text."""
 
     @classmethod
     def of(cls, report: CaseReport) -> PageRead:
@@ -48,7 +51,7 @@ class PageRead:
         case, said = {**packed, "preset": dict(packed["preset"])}, exchange.expected.token_ids
         inputs, is_right = exchange.expected.inputs, report.divergence is None
         tokens = len(said) + sum(count for _, count in inputs.input_ids)
-        return cls(case, exchange.answer.text, said, tokens, is_right, is_cut(inputs.shapes))
+        return cls(case, exchange.answer.text, said, tokens, is_right, is_cut(inputs.shapes), exchange.told)
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,15 @@ from torch import Tensor, nn
 
 from pytest_dsocr.describe.attended import StepAttention, describe_attended
 from pytest_dsocr.describe.attention import ACTIVATIONS
-from pytest_dsocr.describe.cache import NOISE, describe_cache, first_wrong, rows_of
+from pytest_dsocr.describe.cache import NOISE, describe_cache, describe_taken, first_wrong, has_far_rows, rows_of
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.experts import Mixed, describe_experts
 from pytest_dsocr.describe.layout import IN_FEWER_BITS
-from pytest_dsocr.describe.measured import measured
+from pytest_dsocr.describe.measured import is_time_over, measured
 from pytest_dsocr.describe.pair import RowPair, share
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.describe.tensors import describe_tensor
+from pytest_dsocr.explain.described import Earlier
 from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.layers.attention import AttentionFunction, repeat_heads
@@ -52,7 +53,11 @@ class _Layer:
 
 
 def describe_kept(
-    clean: Clean, tokens: Sequence[int], kept: Sequence[tuple[Tensor, Tensor]], steps: Steps
+    clean: Clean,
+    tokens: Sequence[int],
+    kept: Sequence[tuple[Tensor, Tensor]],
+    steps: Steps,
+    earlier: Earlier | None = None,
 ) -> Description | None:
     """Describe a cache after the prompt and these tokens, or the part of the layer before the first wrong one.
 
@@ -61,6 +66,7 @@ def describe_kept(
         tokens: those of the steps.
         kept: the subject's keys and values of each layer.
         steps: its tensors of the last steps.
+        earlier: pages that were read before, whose keys and values may be kept in place of the page's own.
     """
     engine, blocks = clean.engine, blocks_of(clean.engine, PREFILL)
     layers = [_Layer() for _ in blocks]
@@ -74,8 +80,10 @@ def describe_kept(
         for token in tokens:
             engine.pipeline.decode_step(state, [token])
     cache, noise = state.cache, NOISE if engine.model.dtype is torch.float32 else IN_FEWER_BITS
-    right = [(rows_of(cache.keys(k)), rows_of(cache.values(k))) for k in range(cache.layers)]
-    prompt = clean.inputs.input_ids.shape[1]
+    right, prompt = _rows(cache), clean.inputs.input_ids.shape[1]
+    for page, other in (earlier or {}).items() if has_far_rows(kept, right, prompt) and not is_time_over() else ():
+        if (taken := describe_taken(kept, right, _after_prompt(other()), page, prompt, noise)) is not None:
+            return taken
     found = describe_cache(kept, right, prompt, noise, model_of(engine).model.inv_freq)
     if (found and found.says_how) or cache.length != prompt + len(tokens):
         return found
@@ -133,6 +141,15 @@ def _note_output(kept: list[Tensor], _module: nn.Module, _args: object, out: Ten
 
 def _note_input(kept: list[Tensor], _module: nn.Module, args: tuple[Tensor, ...]) -> None:
     kept.append(args[0][0, -1])
+
+
+def _rows(cache: Any) -> list[tuple[Tensor, Tensor]]:
+    return [(rows_of(cache.keys(k)), rows_of(cache.values(k))) for k in range(cache.layers)]
+
+
+def _after_prompt(clean: Clean) -> list[tuple[Tensor, Tensor]]:
+    """Return the right keys and values of a page's prompt."""
+    return _rows(clean.engine.pipeline.prefill_with(clean.inputs, clean.in_prompt).cache)
 
 
 def _noted(usual: AttentionFunction, kept: list[Tensor], q: Tensor, k: Tensor, v: Tensor, lengths: object) -> Tensor:

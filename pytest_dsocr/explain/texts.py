@@ -54,6 +54,8 @@ def explain_texts(engine: Engine[Any], search: Search) -> SearchResult:
         return 0.0 if all(page.gives(one) for page in asked if page.is_witness) else float("inf")
 
     every = of_text(question.level, engine.family, of_one_block(engine))
+    if any(one.told for one in reads):  # the tokens are right
+        every = [one for one in every if one.group == "text"]
     answer = search.among(sorted(every, key=lambda one: crops_alone and not one.needs_crops), measure, without, 0.0)
     if not answer.found:
         return answer
@@ -173,7 +175,7 @@ class TextPage:
             changes = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
             return sum(kind != "equal" for kind, *_ in changes)
         said, limits = self.said[name], tolerances(str(self.engine.model.dtype)[6:])
-        logits = self.known if said == self.ids[: len(said)] else self._along(said)
+        logits = self.known if said == self.ids[: len(said)] else self.along(said)
         ban, found = self.engine.policy.ban(self.clean.inputs.input_ids[0].tolist()), list[int]()
         for k, (of_step, token) in enumerate(zip((self.state.logits, *logits), said, strict=False)):
             own = of_step[0].double()
@@ -189,7 +191,8 @@ class TextPage:
         """Return whether the engine with a mistake reads the subject's text."""
         if one.group == "text":
             tell: Tell = one.how
-            return tell(self.engine.tokenizer, self.read.reference_tokens) == self.read.text
+            is_same = tell(self.engine.tokenizer, self.read.reference_tokens) == self.read.text
+            return is_same and all(self._tells(tell, *one) for one in self.read.told)
         if one.group == "steps" and not self.apart:
             return False  # the first token is chosen before all steps
         with Changes() as changes:
@@ -204,12 +207,16 @@ class TextPage:
             self.said[one.id] = said
         return bool(said)
 
+    def _tells(self, tell: Tell, tokens: Sequence[int], text: str) -> bool:
+        """Return whether a mistake makes this text of these tokens."""
+        return clean_output(tell(self.engine.tokenizer, tokens)) == clean_output(text)
+
     @cached_property
     def known(self) -> Sequence[Tensor]:
         """Logits of the engine after each token of the subject's text, if it is encoded again."""
-        return self._along(self.ids[: self.case.max_new_tokens])
+        return self.along(self.ids[: self.case.max_new_tokens])
 
-    def _along(self, ids: Sequence[int]) -> Sequence[Tensor]:
+    def along(self, ids: Sequence[int]) -> Sequence[Tensor]:
         """Return the logits of the engine after each of these tokens."""
         state, along = copied(self.state), Along(self.engine.pipeline, ids, self.apart)
         for token in ids:

@@ -32,6 +32,7 @@ from pytest_dsocr.run.limits import CPU, dtype_of, limits_of
 from pytest_dsocr.run.reproducers import reproduce
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.run.sides import compare_sides
+from pytest_dsocr.run.told import with_told
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.readings import Again
 
@@ -81,6 +82,7 @@ def run_case(
     if half and (other := reference.provenance.dtype) != HALF:
         current().note(f"the subject computes in {HALF}, the reference in {other}; limits are those of {limits.dtype}")
     with elapsed.on("explaining" if report.divergence or explainer.left else COMPARING):
+        report = with_told(report, subject, resources.vocabulary.tokenizer)
         known = sentence.of_readings(report) or (half.explained(report, subject) if half else None)
         explanation = known or sentence.of_rounding(report) or explainer.explain(report)
         resources.pages[case.id] = seen(report)

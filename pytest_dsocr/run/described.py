@@ -18,6 +18,7 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.files import Figure, Figures, of_files
 from pytest_dsocr.describe.ids import Vocabulary, of_counts, of_grids, of_ids, of_mask
 from pytest_dsocr.describe.measured import Measuring, measured, measuring
+from pytest_dsocr.describe.several_texts import TextPair, of_pages
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.describe.state import PageSeen, ReadingSeen, of_other_page, of_readings
 from pytest_dsocr.describe.texts import of_texts
@@ -59,8 +60,9 @@ def relation(
 
 def seen(report: CaseReport) -> PageSeen:
     """Return a case's page as the reference reads it."""
-    expected = report.exchange.expected
-    return PageSeen(expected.output.text, sum(length for _, length in expected.inputs.input_ids))
+    expected, answer = report.exchange.expected, report.exchange.answer
+    own = None if answer.fault or "read" in answer.lost else answer.text
+    return PageSeen(expected.output.text, sum(length for _, length in expected.inputs.input_ids), own)
 
 
 def _state(report: CaseReport, pages: Pages) -> Iterator[Description]:
@@ -72,6 +74,8 @@ def _state(report: CaseReport, pages: Pages) -> Iterator[Description]:
         yield from measured(of_readings, made, own, pages)
     if what in ("read", "text"):
         yield from measured(of_other_page, report.exchange.answer.text, own, pages)
+        texts = [TextPair(one.own, one.text) for one in pages.values() if one.own is not None]
+        yield from measured(of_pages, texts)
 
 
 def _of_ids(report: CaseReport, vocabulary: Vocabulary) -> Iterator[Description]:

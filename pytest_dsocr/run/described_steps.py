@@ -12,6 +12,7 @@ from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.tokens import logit_errors
 from pytest_dsocr.describe.cache import describe_steps, rows_of
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.tensors import EARLIER_PAGE
 from pytest_dsocr.models import STAGES
 from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.block_seams import blocks_at
@@ -61,12 +62,23 @@ def describe_logits(
     kept = shown(f"the cache of {report.case.id}", lambda: _kept(report, subject, tokens, first - 1))
     given = {name: answer.input_tensors[name] for name in OF_PROMPT}
     given |= {FUSION: features} if (features := (answer.vision_tensors or {}).get(FUSION)) is not None else {}
-    of_cache = None if kept is None else resources.explainer.describe_cache(report, tokens, given, *kept)
+    earlier = resources.earlier_than(report.case)
+    of_cache = None if kept is None else resources.explainer.describe_cache(report, tokens, given, *kept, earlier)
     if of_cache is not None and of_cache.explains:
         return of_cache
     if alone:
         return None
     return describe_steps(errors, allowed, of_cache is not None)
+
+
+def describe_prompt(report: CaseReport, subject: TextSubject, resources: RunResources) -> Description | None:
+    """Return what is wrong in the cache after the prompt, if it is that of a page which was read before."""
+    earlier = resources.earlier_than(report.case)
+    if not earlier or report.exchange.answer.level < Level.STAGES:
+        return None
+    kept = shown(f"the cache of {report.case.id}", lambda: _kept(report, subject, (), 0))
+    found = None if kept is None else resources.explainer.describe_cache(report, (), {}, *kept, earlier)
+    return found if found is not None and found.kind == EARLIER_PAGE and found.explains else None
 
 
 def shown(what: str, ask: Callable[[], Shown]) -> Shown | None:

@@ -11,28 +11,27 @@ from pytest_dsocr.describe.choices import EARLY_END, PASSED_OVER
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.wiring import error_of
 from pytest_dsocr.explain.described import Seen
+from pytest_dsocr.explain.feeding import FED
 from pytest_dsocr.explain.parts import inputs_of
 from pytest_dsocr.explain.question import BY_TEXT
 from pytest_dsocr.models import STAGES
 from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.block_seams import watch_passes
-from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.inside import Inside, watch_back, watch_front, watch_inside
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.passes import places_of
 from pytest_dsocr.records.subject_result import SubjectResult
 from pytest_dsocr.run.described import described
-from pytest_dsocr.run.described_steps import describe_logits, shown
+from pytest_dsocr.run.described_steps import describe_logits, describe_prompt, shown
 from pytest_dsocr.run.resources import RunResources
+from pytest_dsocr.run.told import describe_told
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.forced_steps import without_padding
 from pytest_dsocr.subjects.protocol import TextSubject
 
 OF_EFFECTS = ("goes-on", "ends", "edited")
 """Kinds of descriptions of a text that a rule for choosing tokens may stand behind."""
-MOST_EARLIER = 2
-"""Number of earlier pages that are looked for in a wrong tensor."""
 
 
 def descriptions(report: CaseReport, subject: TextSubject, resources: RunResources) -> dict[str, Description]:
@@ -40,12 +39,16 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
     if report.divergence is None:
         return {}
     found, what = described(report, resources.vocabulary, resources.pages), report.divergence.first.what
+    if report.exchange.told:  # the choices are right
+        told = describe_told(report, resources.vocabulary.tokenizer)
+        return {what: told} if told else found
     is_open = not any(one.explains and one.kind not in OF_EFFECTS for one in found.values())
     if what in BY_TEXT and is_open and resources.explainer.budget_s and what not in resources.described_stages:
-        resources.described_stages.add(what)
-        if again := _of_second_vision(report, subject, resources):
-            return {what: again}
-        found = _with_choices(found, what, resources.explainer.describe_choices(report, what))
+        again = _of_second_vision(report, subject, resources)
+        chosen = () if again else resources.explainer.describe_choices(report, what)
+        if not any(one.kind == FED for one in chosen):  # which later pages may refute
+            resources.described_stages.add(what)
+        found = {what: again} if again else _with_choices(found, what, chosen)
     if found:
         return found
     if what == "logits" and not report.divergence.begins and what not in resources.described_stages:
@@ -68,7 +71,7 @@ def _of_second_vision(report: CaseReport, subject: TextSubject, resources: RunRe
         return None
     name = TensorName.parse(changed[0])
     seen = Seen(changed[0], again[changed[0]].cpu(), tuple(one.cpu() for one in inputs_of(name, inputs, again)))
-    of_tensor = resources.explainer.describe(report, seen, _earlier(report, resources))
+    of_tensor = resources.explainer.describe(report, seen, resources.earlier_than(report.case))
     how = f": {of_tensor[0].text}" if of_tensor else ""
     text = f"vision gives another {changed[0]} if it is asked again for the same page{how}"
     return Description("state", text, 1.0, len(changed))
@@ -76,10 +79,6 @@ def _of_second_vision(report: CaseReport, subject: TextSubject, resources: RunRe
 
 def _is_near(one: Tensor, other: Tensor, limit: float) -> bool:
     return one.shape == other.shape and error_of(one, other) <= limit
-
-
-def _earlier(report: CaseReport, resources: RunResources) -> list[Case]:
-    return [one for one in resources.read[-MOST_EARLIER:] if one != report.case and not one.is_several]
 
 
 def _with_choices(
@@ -109,7 +108,12 @@ def describe_case(
     if stage in resources.described_stages or not _is_known(what, report):
         return ()
     resources.described_stages.add(stage)
-    return tuple((what, one) for one in describe_tensor(what, report, subject, resources))
+    found = describe_tensor(what, report, subject, resources)
+    if stage == PREFILL and not any(one.says_how for one in found):
+        of_cache = describe_prompt(report, subject, resources)
+        places = found[0].places if found else ()
+        found = (replace(of_cache, places=places), *found) if of_cache else found
+    return tuple((what, one) for one in found)
 
 
 def describe_tensor(
@@ -120,7 +124,7 @@ def describe_tensor(
         return ()
     seen = shown(f"{what} of {report.case.id}", lambda: _seen(what, subject, report))
     alone_seen = seen and seen._replace(alone=alone)
-    return resources.explainer.describe(report, alone_seen, _earlier(report, resources)) if alone_seen else ()
+    return resources.explainer.describe(report, alone_seen, resources.earlier_than(report.case)) if alone_seen else ()
 
 
 def _is_known(what: str, report: CaseReport) -> bool:

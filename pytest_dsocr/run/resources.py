@@ -18,6 +18,9 @@ from pytest_dsocr.reference.opening import WantedReference
 from pytest_dsocr.run.half import HalfRange
 from pytest_dsocr.subjects.engine import EngineSubject
 
+MOST_EARLIER = 2
+"""Number of the last pages that are looked for in a wrong tensor, besides the first."""
+
 
 @dataclass(frozen=True, eq=False)
 class RunResources:
@@ -79,6 +82,11 @@ class RunResources:
         if fewer_bits not in self._rounders:
             self._rounders[fewer_bits] = Rounder(self.setup, self.explainer.budget_s, fewer_bits)
         return self._rounders[fewer_bits]
+
+    def earlier_than(self, case: Case) -> list[Case]:
+        """Return the first and the last pages that were read before a case; state may come from any of them."""
+        before = [one for one in self.read if one != case and not one.is_several]
+        return [*dict.fromkeys((*before[-MOST_EARLIER:][::-1], *before[:1]))]
 
     def close(self) -> None:
         """End the explaining process."""

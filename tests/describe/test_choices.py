@@ -150,7 +150,7 @@ def test_a_text_that_goes_on_is_followed_by_the_explaining_engine() -> None:
     packed = pack_case(case)
     right = engine().run(PAGE, prompt=case.prompt, preset=case.preset)
     read = PageRead({**packed, "preset": dict(packed["preset"])}, f"{right.text} +", tuple(right.token_ids))
-    answer = ExplainingRuntime.load("mini").describe_choices(msgspec.to_builtins(read), is_sure=True)
+    answer = ExplainingRuntime.load("mini").describe_choices(msgspec.to_builtins(read), [], is_sure=True)
     [found], lines = msgspec.convert(answer, Answer)
     assert not lines
     assert found.text == f"EOS was best at step {len(right.token_ids)} and not chosen; 1 token more follows"

@@ -225,6 +225,20 @@ def test_a_page_that_is_not_cut_and_given_as_a_crop_is_of_no_smaller_page() -> N
     assert (found.share, found.text) == (1.0, "a page that is not cut is one crop")
 
 
+@pytest.mark.parametrize("is_view", [True, False])
+def test_a_page_whose_margins_are_cut_off_is_told_of(is_view: bool) -> None:
+    page = load_image(CUT)
+    content = page.crop(ImageOps.invert(page.convert("L")).getbbox())
+    whole = ImageOps.expand(content, (30, 50, 70, 20), "white")
+    own, right = (normalise(views(one, PRESET, PRESET.grid(*one.size))[not is_view]) for one in (content, whole))
+    found = describe_pixels(own, right, source=Source(whole, PRESET, is_view=is_view))
+    assert found is not None
+    assert found.kind == "resized"
+    assert found.text.startswith("the page's margins (")
+    assert found.text.endswith("are cut off: 30, 50, 70, 20 px at the left, top, right and bottom")
+    assert found.share == 1.0
+
+
 def test_a_page_resized_in_a_power_of_its_levels_is_told_of() -> None:
     actual, source = _pixels(in_power(load_image(CUT))), Source(load_image(CUT), PRESET, is_view=True)
     found = describe_pixels(actual, pixels()[0], source=source)

@@ -195,6 +195,18 @@ def test_a_wrong_text_is_described_next_to_its_hint(change: Callable[[str], str]
     assert words in _described(held(Port(change))).text
 
 
+def test_a_cut_is_said_of_all_pages_only_if_it_holds_for_each() -> None:
+    report = held(Port(lambda text: text[:-3]))
+    output, answer = report.exchange.expected.output, report.exchange.answer
+    pages = {"one": PageSeen("Page 120", 700, "Page "), report.case.id: PageSeen(output.text, 700, answer.text)}
+    assert (
+        _described(report, None, **pages).text
+        == "the last 3 characters are missing, on each of 2 pages that were read so far"
+    )
+    other = _described(report, None, **pages, two=PageSeen("Page 7", 700, "Page 7"))
+    assert other.text.startswith("it ends after ")
+
+
 def test_a_text_of_another_page_is_recognised() -> None:
     found = _described(held(Port(lambda _: "Another page.")), other=PageSeen("Another page.", 700))
     assert found.text == "the text is that of other"
