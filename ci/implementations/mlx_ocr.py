@@ -82,7 +82,7 @@ class MlxOcr:
             write_portable(setup.checkpoint, Path(folder))
             importlib.import_module("convert").convert(folder, f"{folder}/mlx", DTYPES[setup.dtype])
             self._model, self._tokenizer = self._ocr.load(f"{folder}/mlx")
-        self._ocr.IMAGE_TOKEN_ID = self._tokenizer.convert_tokens_to_ids(IMAGE)
+        vars(self._ocr).update(IMAGE_TOKEN_ID=self._tokenizer.convert_tokens_to_ids(IMAGE))
         self.dtype = setup.dtype
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:

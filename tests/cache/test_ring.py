@@ -104,8 +104,8 @@ def test_a_ring_may_be_kept_oldest_first(
     kind: type[KVCache], size: int, expected: Callable[..., None] | None, tmp_path: Path
 ) -> None:
     engine = synthetic_engine(EXPECTED)
-    layers = engine.model.arch.decoder.num_hidden_layers
-    engine.model.new_cache = lambda: kind(layers, policy=AtTheEnd(size))  # type: ignore[method-assign]
+    model: Any = engine.model
+    model.new_cache = lambda: kind(model.arch.decoder.num_hidden_layers, policy=AtTheEnd(size))
     walk = Walk.along(EngineSubject(engine), write_page("tiny", tmp_path), family=EXPECTED)
     found: dict[Callable[..., None], list[Comparison]] = {test: [] for test in (GROWS, STAY, SEES)}
     for test, comparisons in found.items():
