@@ -32,9 +32,9 @@ from pytest_dsocr.models.spec import VIEWS
 from pytest_dsocr.subjects.protocol import Setup
 
 DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-"""Its names of dtypes."""
+"""Names of dtypes in the port."""
 MODULES = {"sam": "sam_model", "clip": "vision_model", "projector": "projector"}
-"""Its names of the encoder's stages."""
+"""Modules of the port by stage of the encoder."""
 
 
 def resize(architecture: Architecture) -> None:
