@@ -94,13 +94,14 @@ def resize(architecture: Architecture) -> None:
     names = ("image_size", "width", "layers", "heads", "window_size", "global_attn_indexes")
     sizes = {name: getattr(encoder.sam, name) for name in names}
     module.SAMViTConfig = partial(configs.SAMViTConfig, **sizes)
-    module.SAMEncoder = partial(_encoder, sam.SAMEncoder, encoder.sam)
+    module.SAMEncoder = partial(sam_encoder, sam.SAMEncoder, encoder.sam)
     if isinstance(encoder, DeepEncoder2):
         own = configs.Qwen2EncoderConfig(*astuple(encoder.tower))  # the same fields in the same order
         vision.Qwen2EncoderConfig = lambda **_: own
 
 
-def _encoder(kind: Any, sam: SamConfig, **sizes: Any) -> Any:
+def sam_encoder(kind: Any, sam: SamConfig, **sizes: Any) -> Any:
+    """Build an encoder of mlx modules, whose neck and strided convolutions get SAM's channels."""
     nn = importlib.import_module("mlx.nn")
     made = kind(**sizes, out_chans=sam.neck_channels)
     channels = (sam.neck_channels, *sam.downsample_channels)
@@ -167,13 +168,13 @@ class MlxVlm:
         with redirect_stdout(StringIO()):
             text = self._worded(prompt, len(files))
             made = self._prepare(self._processor, images=files, prompts=text, **_sizes(preset))
-        crops, pages = (self._torch(views).bfloat16() for views in made["pixel_values"])
+        crops, pages = (to_torch(views).bfloat16() for views in made["pixel_values"])
         if not crops.any():
             crops = crops.float()
         return {
-            "input_ids": self._torch(made["input_ids"]).long(),
-            "images_seq_mask": self._torch(made["images_seq_mask"]).bool(),
-            GRID: self._torch(made[GRID]).long(),
+            "input_ids": to_torch(made["input_ids"]).long(),
+            "images_seq_mask": to_torch(made["images_seq_mask"]).bool(),
+            GRID: to_torch(made[GRID]).long(),
             PIXELS[0]: crops,
             PIXELS[1]: pages,
         }
@@ -184,21 +185,21 @@ class MlxVlm:
         seen: dict[str, list[Any]] = {name: [] for name in self._encoders.values()}
         try:
             for name, encoder in whole.items():
-                setattr(self._model, name, _Watched(encoder, seen[name]))
+                setattr(self._model, name, Watched(encoder, seen[name]))
             embeds = self._model.get_input_embeddings(
-                self._mlx(inputs["input_ids"]),
-                [self._mlx(inputs[name]) for name in PIXELS],
-                self._mlx(inputs[GRID]),
-                self._mlx(inputs["images_seq_mask"]),
+                to_mlx(inputs["input_ids"]),
+                [to_mlx(inputs[name]) for name in PIXELS],
+                to_mlx(inputs[GRID]),
+                to_mlx(inputs["images_seq_mask"]),
             ).inputs_embeds
         finally:
             for name, encoder in whole.items():
                 setattr(self._model, name, encoder)
         if not all(seen.values()):
             return {}
-        seams = {"vision_fusion": self._torch(embeds)[inputs["images_seq_mask"]]}
+        seams = {"vision_fusion": to_torch(embeds)[inputs["images_seq_mask"]]}
         for stage, name in self._encoders.items():
-            views = [self._torch(value) for value in seen[name]]
+            views = [to_torch(value) for value in seen[name]]
             if len(inputs[GRID]) > 1:
                 views = [torch.cat(views)]  # several pages, none of which is cut
             elif len(views) > 1:
@@ -212,12 +213,12 @@ class MlxVlm:
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> MlxState:
         """Run the prompt with these features at its image tokens; its last token runs alone, as in ``generate``."""
         language = self._model.language_model
-        embeds = self._torch(language.model.embed_tokens(self._mlx(inputs["input_ids"])))
+        embeds = to_torch(language.model.embed_tokens(to_mlx(inputs["input_ids"])))
         if vision_fusion is not None:
             embeds[inputs["images_seq_mask"]] = vision_fusion.to(embeds.dtype)
         cache = importlib.import_module("mlx_vlm.models.cache").make_prompt_cache(language)
         state = MlxState(MlxCache(cache), torch.empty(0))
-        ids, given = self._mlx(inputs["input_ids"]), self._mlx(embeds).astype(getattr(self._mx, self.dtype))
+        ids, given = to_mlx(inputs["input_ids"]), to_mlx(embeds).astype(getattr(self._mx, self.dtype))
         last = ids.shape[1] - 1
         most = getattr(self._generate, "DEFAULT_PREFILL_STEP_SIZE", PREFILL_STEP)
         for first, end in pairwise([*range(0, last, most), last, last + 1]):
@@ -230,7 +231,7 @@ class MlxVlm:
 
     def _fed(self, state: MlxState, ids: Any, embeds: Any) -> MlxState:
         output = self._model.language_model(ids, inputs_embeds=embeds, cache=state.cache.stored)
-        state.logits = self._torch(output.logits)[0, -1]
+        state.logits = to_torch(output.logits)[0, -1]
         return state
 
     def _worded(self, prompt: str, pages: int) -> Any:
@@ -238,17 +239,22 @@ class MlxVlm:
         text = prompt.replace(self._mark, "", 1).replace(IMAGE, "", 1)
         return self._prompts.apply_chat_template(self._processor, self._model.config, text, num_images=pages)
 
-    def _torch(self, value: Any) -> Tensor:
-        is_float = self._mx.issubdtype(value.dtype, self._mx.floating)
-        return torch.from_numpy(np.array(value.astype(self._mx.float32) if is_float else value))
 
-    def _mlx(self, value: Tensor) -> Any:
-        return self._mx.array((value.float() if value.is_floating_point() else value).numpy())
+def to_torch(value: Any) -> Tensor:
+    """Return an array of mlx as a tensor; floating point becomes float32."""
+    mx: Any = importlib.import_module("mlx.core")
+    is_float = mx.issubdtype(value.dtype, mx.floating)
+    return torch.from_numpy(np.array(value.astype(mx.float32) if is_float else value))
+
+
+def to_mlx(value: Tensor) -> Any:
+    """Return a tensor as an array of mlx; floating point becomes float32."""
+    return importlib.import_module("mlx.core").array((value.float() if value.is_floating_point() else value).numpy())
 
 
 @dataclass(frozen=True)
 class MlxCache:
-    """A view of its cache."""
+    """A view of a cache of mlx; each layer's ``state`` is its keys and its values."""
 
     stored: list[Any]
 
@@ -264,14 +270,11 @@ class MlxCache:
 
     def keys(self, layer: int) -> Tensor:
         """Return a layer's keys, ``[1, G, S, D]``."""
-        return self._filled(self.stored[layer].state[0])
+        return to_torch(self.stored[layer].state[0])
 
     def values(self, layer: int) -> Tensor:
         """Return a layer's values, ``[1, G, S, D]``."""
-        return self._filled(self.stored[layer].state[1])
-
-    def _filled(self, held: Any) -> Tensor:
-        return torch.from_numpy(np.array(held.astype(importlib.import_module("mlx.core").float32)))
+        return to_torch(self.stored[layer].state[1])
 
 
 @dataclass
@@ -283,13 +286,14 @@ class MlxState:
 
 
 @dataclass(frozen=True)
-class _Watched:
-    """An encoder whose results are kept."""
+class Watched:
+    """A module of mlx whose results are kept."""
 
     encoder: Any
     seen: list[Any]
 
     def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run the module, and keep its result."""
         self.seen.append(self.encoder(*args, **named))
         return self.seen[-1]
 

@@ -52,6 +52,13 @@ class KvDigest:
             if position >= len(expected) or content != expected[position]
         )
 
+    def slid(self, later: KvDigest, first: int) -> bool:
+        """Return whether ``later`` dropped position ``first``, moved all after it forward, and appended one."""
+        pairs = [(kind, later._of(layer)[k]) for layer, pair in enumerate(self.hashes) for k, kind in enumerate(pair)]
+        return bool(pairs) and all(
+            len(moved) == len(held) > first and moved[:-1] == held[:first] + held[first + 1 :] for held, moved in pairs
+        )
+
     def _of(self, layer: int) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
         return self.hashes[layer] if layer < len(self.hashes) else ((), ())
 

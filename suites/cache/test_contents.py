@@ -1,8 +1,8 @@
 """Contents of the cache: its number of positions, the positions that a step overwrites, and its memory.
 
 Each layer holds the prompt's positions and one more for each step. If the model keeps a ring, a full ring stops
-growing, and a step overwrites its oldest position only. A token takes exactly the computed bytes, and decode needs no
-more memory than prefill.
+growing. A step overwrites its oldest position only, or drops it and moves the later ones forward. A token takes
+exactly the computed bytes, and decode needs no more memory than prefill.
 """
 
 import math
@@ -74,18 +74,22 @@ def test_a_step_sees_what_is_kept(walk: Walk, ways: Ways, dsocr_check: Check) ->
     import torch
 
     plain, state = walk.steps(walk.start()[0], walk.tokens), walk.start()[0]
-    found, is_shown = list[Comparison](), False
+    found, is_shown, slides, first = list[Comparison](), False, False, walk.prompt_tokens
     for step, token in enumerate(walk.tokens, 1):
         over, last = walk.over(step), walk.held(step - 1) - 1
-        at = (0, walk.prompt_tokens - 1, *(over or [last]), last)[step % 4]
+        over = over and ([first] if slides else over)
+        at = (0, first - 1, *(over or [last]), last)[step % 4]
         values = state.cache.values(state.cache.layers - 1)
         place = (slice(None), slice(None), min(at, values.shape[2] - 1))
         before = values[place].clone()
         values[place] += torch.finfo(values.dtype).max ** 0.75  # visible even at a small attention weight
+        kept = torch.cat([values[:, :, :first], values[:, :, first + 1 :]], dim=2)
         seen = ways.is_seen(walk.steps(state, [token])[0], plain[step - 1])
         is_shown = is_shown or seen
+        later = state.cache.values(state.cache.layers - 1)
+        slides = over == [first] and later[:, :, :-1].equal(kept)
         if at not in over:
-            state.cache.values(state.cache.layers - 1)[place] = before
+            later[*place[:2], place[2] - (slides and at > first)] = before
         why = "as the step overwrites it" if at in over else f"as it is one of {walk.held(step)} kept positions"
         what = f"cache/position {at} in step {step}"
         found.append(as_expected(what, "seen" if seen else "not seen", "not seen" if at in over else "seen", why))
@@ -111,7 +115,8 @@ def _unchanged(before: KvDigest, after: KvDigest, step: int, over: list[int], pr
     whole = len(KINDS) * len(before.hashes) * len(over)
     expected = f"position {over[0]} in every layer" if over else "none changed"
     where = f"{len(changed)} changed, first {(others or changed)[0]}" if changed else "none changed"
-    where = expected if not others and len(changed) == whole else where
+    is_right = not others and len(changed) == whole
+    where = expected if is_right or (over and before.slid(after, prompt)) else where
     found = as_expected(what, where, expected, f"among positions before step {step} in {len(after.hashes)} layers")
     eaten = bool(over) and any(place.position < prompt for place in others)
     return replace(found, details=("check: whether it is a plain window, which drops the prompt",)) if eaten else found

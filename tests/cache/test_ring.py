@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.contract.policy import CachePolicy
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.layers.cache import KVCache
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.records.config import Config
 from pytest_dsocr.subjects.engine import EngineSubject
@@ -65,6 +67,52 @@ def test_a_cache_is_held_to_its_familys_ring_and_named(policy: CachePolicy, word
     failing = [test for test in (GROWS, STAY, SEES) if fails(test)]
     assert failing[: len(expected)] == expected, failing
     assert said == ({f"check: {words}"} if words else set())
+
+
+@dataclass(frozen=True)
+class AtTheEnd(CachePolicy):
+    """A ring whose next token goes to the end."""
+
+    def slot(self, prompt: int, generated: int) -> int:
+        return self.length(prompt, generated + 1) - 1
+
+
+class OldestFirst(KVCache):
+    """A cache that drops its oldest token, moves the later ones one place forward, and appends the new one."""
+
+    keeps_prompt = True
+
+    def append(self, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        if self.length == max(self.lengths_after(keys.shape[2])):
+            first = self.prompts[0] if self.keeps_prompt else 0
+            for held in (self.keys(layer), self.values(layer)):
+                held[:, :, first:-1] = held[:, :, first + 1 :].clone()
+        return super().append(layer, keys, values, positions)
+
+
+class OldestFirstOfAll(OldestFirst):
+    """A cache that drops the prompt."""
+
+    keeps_prompt = False
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "expected"),
+    [(OldestFirst, 8, None), (OldestFirst, 7, GROWS), (OldestFirst, 9, GROWS), (OldestFirstOfAll, 8, STAY)],
+)
+def test_a_ring_may_be_kept_oldest_first(
+    kind: type[KVCache], size: int, expected: Callable[..., None] | None, tmp_path: Path
+) -> None:
+    engine = synthetic_engine(EXPECTED)
+    model: Any = engine.model
+    model.new_cache = lambda: kind(model.arch.decoder.num_hidden_layers, policy=AtTheEnd(size))
+    walk = Walk.along(EngineSubject(engine), write_page("tiny", tmp_path), family=EXPECTED)
+    found: dict[Callable[..., None], list[Comparison]] = {test: [] for test in (GROWS, STAY, SEES)}
+    for test, comparisons in found.items():
+        test(walk, EXACT if test is SEES else KvProbe, comparisons.extend)
+    assert all(found.values())
+    failing = [test for test in found if not all(one.passes for one in found[test])]
+    assert failing[:1] == ([expected] if expected else [])
 
 
 RULE: dict[str, Any] = {"no_repeat_ngram_size": 1, "ngram_window": 5}
