@@ -63,6 +63,7 @@ def pair_of(
     image: Tensor | None = None,
     tokens: ImageTokens | None = None,
     given: Tensor | None = None,
+    item: str = RowPair.item,
 ) -> RowPair:
     """Return two tensors of a stage as rows.
 
@@ -73,6 +74,7 @@ def pair_of(
         image: of a prompt's tensor, the mask of the image's tokens ``[S]``.
         tokens: layout of an image's tokens, if the tensor holds them as they are put into the prompt.
         given: input of the block.
+        item: name of what the first axis counts.
     """
     own, right = (_rows(one, channels_last) for one in (actual, expected))
     noise = RowPair.noise if expected.dtype is torch.float32 else IN_FEWER_BITS
@@ -88,7 +90,7 @@ def pair_of(
         own, right, noun = own.mT, right.mT, LOGIT
     known = {name: mask for name, mask in places.items() if len(mask) == right.shape[1]}
     block_input = _rows(given, channels_last) if given is not None and given.shape == expected.shape else None
-    return RowPair(own, right, noun, grid, known, block_input, noise)
+    return RowPair(own, right, noun, grid, known, block_input, noise, item)
 
 
 def _rows(tensor: Tensor, channels_last: bool) -> Tensor:

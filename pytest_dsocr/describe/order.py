@@ -51,7 +51,7 @@ def reordered_views(pair: RowPair) -> Description | None:
     if source is None or (source < 0).any() or source.equal(torch.arange(count)):
         return None
     shown = ", ".join(str(one + 1) for one in source.tolist())
-    text = f"the {count} views are in another order: they hold the expected views {shown}"
+    text = f"the {count} {pair.item}s are in another order: they hold the expected {pair.item}s {shown}"
     return Description("reordered", text, share(pair, pair.expected[source]), count)
 
 

@@ -19,7 +19,7 @@ LEAST_OF_LARGEST = 0.01
 """Difference of a row, relative to the largest one, from which on the row differs."""
 SEED = 48
 TINY = 1e-30
-ONE = ("one of ", "view ", "channel ")
+ONE = ("one of ", "view ", "window ", "channel ")
 """First words of a name of one row."""
 ONLY = "only "
 """Start of a sentence on rows besides which all are equal."""
@@ -45,6 +45,8 @@ class RowPair:
     """Input of the block that returned the tensor, in the same shape."""
     noise: float = 1e-5
     """Relative error of a row that is mere rounding."""
+    item: str = "view"
+    """Name of what the first axis counts, such as ``window``."""
 
     @property
     def apart(self) -> Tensor:
@@ -147,9 +149,9 @@ def named(noun: str, numbers: Sequence[int]) -> str:
     return f"{noun}{'s' * (len(numbers) != 1)} {ranges(numbers)}"
 
 
-def views_named(places: Sequence[int]) -> str:
-    """Return views by their numbers from 1 on, of places from 0 on."""
-    return named("view", [one + 1 for one in places])
+def views_named(places: Sequence[int], item: str = RowPair.item) -> str:
+    """Return views, or other items, by their numbers from 1 on, of places from 0 on."""
+    return named(item, [one + 1 for one in places])
 
 
 def confined_to(pair: RowPair, inside: Tensor, words: str, verbs: tuple[str, str] = DIFFER) -> str:

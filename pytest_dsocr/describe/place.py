@@ -58,7 +58,7 @@ def views(pair: RowPair) -> tuple[str, list[int]] | None:
     if not 0 < len(found) < len(views_differ):
         return None
     inside = views_differ[:, None].expand_as(pair.differing)
-    text = confined_to(pair, inside, f"{views_named(found)} of {len(views_differ)}")
+    text = confined_to(pair, inside, f"{views_named(found, pair.item)} of {len(views_differ)}")
     is_some = text.startswith(ONLY) or len(found) <= MOST_ROWS * len(views_differ)
     return (text, found) if text and is_some else None
 

@@ -38,12 +38,12 @@ def zero(pair: RowPair) -> Iterator[Description | None]:
     if not actual.any():
         yield _of(pair, "zero", "every value is zero", torch.zeros_like(actual))
         return
-    for axes, noun in (((0, 1), "channel"), ((0, 2), pair.noun), ((1, 2), "view")):
+    for axes, noun in (((0, 1), "channel"), ((0, 2), pair.noun), ((1, 2), pair.item)):
         empty, there = (~one.abs().amax(axes, keepdim=True).bool() for one in (actual, pair.expected))
         found = empty & ~there
         if found.any():
             places = found.flatten().nonzero().flatten().tolist()
-            which = views_named(places) if noun == "view" else named(noun, places)
+            which = views_named(places, noun) if noun == pair.item else named(noun, places)
             place = next((name for name, mask in pair.places.items() if mask.equal(found.flatten())), "")
             verb = "is" if int(found.sum()) == 1 else "are"
             text = f"{which} of {found.numel()}{f', {place},' if place else ''} {verb} zero"

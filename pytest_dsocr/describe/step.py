@@ -31,6 +31,8 @@ NEAR = 0.1
 """Largest relative error of an input that shows which of the engine's modules a module is."""
 MOST_VALUES = 100_000
 """Number of values of which a range is shown."""
+WINDOW = "window"
+"""What the first axis counts inside of a block, which is watched in one view."""
 
 
 class EngineCall(NamedTuple):
@@ -131,7 +133,7 @@ class InnerStep:
 
 def described(step: InnerStep, engine: StepEngine, limit: float) -> Description | None:
     """Describe a wrong step; None if it is not certain that the subject's module is the engine's."""
-    pair = pair_of(step.actual, step.expected, channels_last=engine.channels_last)
+    pair = pair_of(step.actual, step.expected, channels_last=engine.channels_last, item=WINDOW)
     for relation in (_of_sum, _of_function, _of_input, _of_engine):
         if (best := _best(measured(relation, step, engine, pair, limit))) is not None:
             return best

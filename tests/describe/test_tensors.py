@@ -206,19 +206,21 @@ def test_what_moved_among_the_image_alone_is_not_said_of_the_text() -> None:
     assert found.text.endswith("all others are in place")
 
 
-def test_views_are_told_apart() -> None:
+@pytest.mark.parametrize("item", ["view", "window"])
+def test_views_are_told_apart(item: str) -> None:
     """The tensor has a page's view three times, changed each time."""
     right = block("clip.page/0").gave
     views = torch.cat([right, right.flip(1), right * 1.5])
     for actual, kind, words in (
-        (views[[1, 0, 2]], "reordered", "expected views 2, 1, 3"),
-        (torch.cat([views[:2], 2 * views[2:]]), "scaled", "only view 3 of 3 differs; there every value"),
-        (torch.cat([views[:2], views[2:] + random(*right.shape)]), "confined", "only view 3 of 3 differs"),
+        (views[[1, 0, 2]], "reordered", "expected {}s 2, 1, 3"),
+        (torch.cat([views[:2], 2 * views[2:]]), "scaled", "only {} 3 of 3 differs; there every value"),
+        (torch.cat([views[:2], views[2:] + random(*right.shape)]), "confined", "only {} 3 of 3 differs"),
+        (torch.cat([views[:2], 0 * views[2:]]), "zero", "{} 3 of 3 is zero"),
     ):
-        found = describe_tensor(RowPair(actual, views))
+        found = describe_tensor(RowPair(actual, views, item=item))
         assert found is not None
         assert (found.kind, found.explains) == (kind, True), found.text
-        assert words in found.text
+        assert words.format(item) in found.text
 
 
 OTHER: Mapping[str, Callable[[Tensor], Tensor]] = {
