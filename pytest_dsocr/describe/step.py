@@ -32,7 +32,7 @@ NEAR = 0.1
 MOST_VALUES = 100_000
 """Number of values of which a range is shown."""
 WINDOW = "window"
-"""What the first axis counts inside of a block, which is watched in one view."""
+"""Item of the first axis inside of a block: only one view is watched there."""
 
 
 class EngineCall(NamedTuple):

@@ -267,8 +267,8 @@ class ExplainingRuntime(EngineRuntime):
     ) -> Packed:
         """Describe a cache after the prompt and these tokens; see :mod:`pytest_dsocr.explain.stepping`.
 
-        ``given`` are the subject's own inputs of the prefill, in place of the right ones; ``earlier`` are pages that
-        were read before.
+        ``given`` are the subject's own inputs of the prefill, which replace the right ones. ``earlier`` are pages read
+        before.
         """
         right, inputs = self._clean(case), {**given}
         device = right.engine.model.device

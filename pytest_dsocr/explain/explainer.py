@@ -195,8 +195,8 @@ class Explainer:
     ) -> Description | None:
         """Describe the subject's cache after a prompt and these tokens; None if that is not possible.
 
-        ``given`` are the subject's own inputs of the prefill; ``attended`` and ``gave`` are its results of attention
-        and outputs of layers in the last steps, by layer; ``earlier`` are pages read before.
+        ``given`` are the subject's own inputs of the prefill. ``attended`` and ``gave`` are, by layer, its results of
+        attention and its outputs in the last steps. ``earlier`` are pages read before.
         """
         params: dict[str, Any] = {"case": pack_case(report.case), "tokens": [*tokens], "kept": [*kept]}
         params |= {"given": {**given}, "attended": {**attended}, "gave": {**gave}}

@@ -1,4 +1,4 @@
-"""Results of comparisons and the limits that they are held to, as ``dsocr.json`` keeps them.
+"""Results of comparisons, and their limits, in the form of ``dsocr.json``.
 
 JSON has no word for an infinity or a NaN, so a :data:`Number` is a word where it is neither.
 """

@@ -80,11 +80,11 @@ def _views(what: str, file: Path, preset: Preset, recipe: Recipe) -> Sequence[Im
 
 @dataclass
 class _Explained:
-    """Recipe that explains views, and each change that could stand in it for one of its own."""
+    """Recipe that explains views, and the alternatives to each of its changes."""
 
     made: Made
     alike: list[Change]
-    """Those of the recipe's own fields that no view has refuted so far."""
+    """Alternatives that agree with every view so far, the recipe's own changes among them."""
 
     @classmethod
     def of(cls, made: Made, plain: View) -> _Explained:
