@@ -40,25 +40,53 @@ WHOLE = 8
 ToWhole = Callable[[Tensor], Tensor]
 
 
+def _whole(levels: Tensor) -> Tensor:
+    return levels.round().clamp(0, LEVELS - 1)
+
+
+def _same(values: Tensor) -> Tensor:
+    return values
+
+
+def _limited(levels: Tensor) -> Tensor:
+    return levels.clamp(0, LEVELS - 1)
+
+
+def _in_bfloat16(levels: Tensor) -> Tensor:
+    """Return levels whose pixels are rounded to bfloat16."""
+    return (((levels / 255 - 0.5) / 0.5).bfloat16().float() + 1) * 127.5
+
+
 class Light(NamedTuple):
     """A space of brightness in which pages are resized by mistake, between 0 and 1."""
 
     text: str
     of_level: Callable[[Tensor], Tensor]
     to_level: Callable[[Tensor], Tensor]
+    finished: Callable[[Tensor], Tensor] = _whole
+    """Rounds and limits the levels."""
 
 
 def _power(text: str, gamma: float) -> Light:
-    return Light(text, lambda x: x**gamma, lambda x: x ** (1 / gamma))
+    return Light(text, lambda x: x**gamma, lambda x: x.clamp_min(0) ** (1 / gamma))
 
 
 LIGHTS = (
     Light(
         "linear light: sRGB's curve is undone before, and applied again after",
         lambda x: torch.where(x <= 0.04045, x / 12.92, ((x + 0.055) / 1.055) ** 2.4),
-        lambda x: torch.where(x <= 0.0031308, x * 12.92, 1.055 * x ** (1 / 2.4) - 0.055),
+        lambda x: torch.where(x <= 0.0031308, x * 12.92, 1.055 * x.clamp_min(0) ** (1 / 2.4) - 0.055),
     ),
     *(_power(f"a power of {gamma:g} of its levels", gamma) for gamma in (1.8, 2.0, 2.2, 2.4, 1 / 2.2)),
+    Light("floats, which are rounded once, after both passes", _same, _same),
+    *(
+        Light(f"floats, which are {words}", _same, _same, lambda x, limited=limited, cast=cast: cast(limited(x)))
+        for words, limited in (
+            ("neither rounded to levels nor limited to 0 to 255", _same),
+            ("limited to 0 to 255, and not rounded to levels", _limited),
+        )
+        for cast in (_in_bfloat16, _same)
+    ),
 )
 
 
@@ -274,7 +302,7 @@ def _seen(way: _Way, band: Image.Image) -> Tensor:
     if way.light is None:
         return _levels(band)
     lit = torch.from_numpy(np.asarray(band).copy())
-    return (way.light.to_level(lit.clamp(0, 1)) * 255).round()
+    return way.light.finished(way.light.to_level(lit) * 255)
 
 
 def _levels(band: Image.Image) -> Tensor:

@@ -7,6 +7,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from PIL import Image, ImageOps
 from torch import Tensor
 
@@ -237,6 +238,41 @@ def test_a_page_whose_margins_are_cut_off_is_told_of(is_view: bool) -> None:
     assert found.text.startswith("the page's margins (")
     assert found.text.endswith("are cut off: 30, 50, 70, 20 px at the left, top, right and bottom")
     assert found.share == 1.0
+
+
+@pytest.mark.parametrize(("dtype", "is_view"), [(torch.bfloat16, False), (torch.float32, True)])
+@pytest.mark.parametrize(
+    ("finished", "words"),
+    [
+        (lambda x: x, "neither rounded to levels nor limited to 0 to 255"),
+        (lambda x: x.clamp(0, 255), "limited to 0 to 255, and not rounded to levels"),
+        (lambda x: x.clamp(0, 255).round(), "rounded once, after both passes"),
+    ],
+)
+def test_a_page_resized_in_floats_is_told_of(
+    finished: Callable[[Tensor], Tensor], words: str, dtype: torch.dtype, is_view: bool
+) -> None:
+    """By torch's bicubic, whose filter is Pillow's."""
+    page, side = load_image(CUT), PRESET.tiling.crop_px
+    columns, rows = PRESET.grid(*page.size)
+    expected = pixels()[not is_view]
+    levels = torch.tensor(np.array(page)).permute(2, 0, 1)[None].float()
+    if is_view:
+        size = [round(edge * PRESET.view_size / max(page.size)) for edge in (page.height, page.width)]
+        made = torch.full((1, 3, PRESET.view_size, PRESET.view_size), 127.0)
+        top, left = (round((PRESET.view_size - edge) * 0.5) for edge in size)
+        made[..., top : top + size[0], left : left + size[1]] = finished(resized_in_floats(levels, size))
+    else:
+        stretched = finished(resized_in_floats(levels, [rows * side, columns * side]))
+        made = stretched.view(3, rows, side, columns, side).permute(1, 3, 0, 2, 4).reshape(-1, 3, side, side)
+    actual = ((made / 255 - 0.5) / 0.5).to(dtype)
+    found = describe_pixels(actual, expected, source=Source(page, PRESET, is_view=is_view))
+    assert found is not None
+    assert (found.kind, words in found.text, found.share > 0.9) == ("resized", True, True), found
+
+
+def resized_in_floats(levels: Tensor, size: list[int]) -> Tensor:
+    return F.interpolate(levels, size=size, mode="bicubic", antialias=True, align_corners=False)
 
 
 def test_a_page_resized_in_a_power_of_its_levels_is_told_of() -> None:

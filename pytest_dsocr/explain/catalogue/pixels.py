@@ -176,9 +176,10 @@ def _cut(recipe: Recipe, page: Page, grid: Grid, side: int) -> list[Page]:
     return _tiles(recipe.resize(page, _size(grid, side)), side)
 
 
-def _cut_first(recipe: Recipe, page: Page, grid: Grid, side: int) -> list[Page]:
-    """Cut the page into crops, and resize each."""
-    x, y = ([round(k * edge / count) for k in range(count + 1)] for edge, count in zip(page.size, grid, strict=True))
+def _cut_first(recipe: Recipe, page: Page, grid: Grid, side: int, *, whole: bool = False) -> list[Page]:
+    """Cut the page into crops, of which all have the same whole number of pixels if ``whole``, and resize each."""
+    edges = zip(page.size, grid, strict=True)
+    x, y = ([k * (edge // n) if whole else round(k * edge / n) for k in range(n + 1)] for edge, n in edges)
     boxes = [(x[c], y[r], x[c + 1], y[r + 1]) for r in range(grid[1]) for c in range(grid[0])]
     return [recipe.resize(page.crop(box), (side, side)) for box in boxes]
 
@@ -205,6 +206,10 @@ CUTS: dict[str, tuple[str, Cut]] = {
         lambda recipe, page, grid, side: _tiles(ImageOps.fit(page, _size(grid, side)), side),
     ),
     "before-resize": ("each crop cut first and resized then", _cut_first),
+    "before-resize-whole": (
+        "each crop cut first, with the page's sides divided by the grid as whole numbers, and resized then",
+        partial(_cut_first, whole=True),
+    ),
     "thumbnail": (
         "the whole page as a crop of its own behind the others",
         lambda recipe, page, grid, side: [*_cut(recipe, page, grid, side), recipe.resize(page, (side, side))],
