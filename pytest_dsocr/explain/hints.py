@@ -107,7 +107,8 @@ def _clue(scene: FailureContext) -> str:
         return "only the crops are wrong, and tables of positions are resized for crops"
     if scene.blocks_right:
         return f"every block of {scene.first.stage} is right"
-    return f"{scene.first.stage} is right up to block {scene.depth}" if scene.depth else ""
+    before = str(scene.first.tensor._replace(block=scene.depth - 1)) if scene.depth else ""
+    return f"{scene.first.stage} is right up to block {scene.depth}" if before and scene.right(before) else ""
 
 
 def _not_tried(untried: int) -> str:

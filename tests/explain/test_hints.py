@@ -169,3 +169,14 @@ def test_no_mistake_of_blocks_is_named_if_every_block_is_right(searched: Explana
     named = [one for one in groups(DEEPSEEK_OCR)["prefill"] if is_named(one.words, said)]
     assert {one.part for one in named} <= {"back"}
     assert bool(named) is (searched is None)
+
+
+@pytest.mark.parametrize(
+    ("before", "is_said"),
+    [([right("prefill/0"), right("prefill/1")], True), ([right("prefill/0")], False), ([], False)],
+)
+def test_a_stage_is_right_up_to_a_block_only_if_the_one_before_was_compared(
+    before: Sequence[Comparison], is_said: bool
+) -> None:
+    said = hint(broken(*before, wrong("prefill/2", error=0.3)), DEEPSEEK_OCR)
+    assert ("prefill is right up to block 2" in said) == is_said
