@@ -21,6 +21,7 @@ from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.heads import of_heads
 from pytest_dsocr.describe.measured import is_time_over
 from pytest_dsocr.describe.pair import SEED, RowPair, share
+from pytest_dsocr.describe.score_factor import factor_of_scores
 
 MOST_ROWS = 32
 """Number of rows of each half that are computed."""
@@ -110,7 +111,9 @@ def describe_block(block: Block, pair: RowPair) -> Description | None:
         best = max(((measured(how), how) for how in variants), key=lambda one: one[0], default=best)
     if best[0] < ENOUGH:
         return None
-    return Description(best[1].kind, best[1].text, _share(block, pair, test, best[1]), len(test))
+    kind, text, factor = best[1].kind, best[1].text, best[1].score_factor
+    words = text if factor == RIGHT.score_factor else factor_of_scores(factor, block.head_width)
+    return Description(kind, words, _share(block, pair, test, best[1]), len(test))
 
 
 def _share(block: Block, pair: RowPair, rows: Tensor, how: Variant) -> float:

@@ -110,6 +110,11 @@ class Block:
         return len(self._normed[True][0])
 
     @property
+    def head_width(self) -> int:
+        """Number of a head's channels."""
+        return self._normed[True][0].shape[-1]
+
+    @property
     def shares_keys(self) -> bool:
         """Whether several heads of queries share one of keys and values."""
         q, k, _ = self._normed[True]
