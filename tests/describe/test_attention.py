@@ -53,6 +53,25 @@ def other_base(layer: Any, engine: Engine[Any], changes: Changes) -> None:
     )
 
 
+def partly_turned(first: int, end: int, step: int, *, has_neighbours: bool = False) -> Planted:
+    """Return a mistake that rotates some channels of queries and keys by every second, or other, frequency."""
+
+    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+        def rotate(rope: Rope, x: Tensor) -> Tensor:
+            part = x[..., first:end]
+            rope = Rope(rope.inverse_frequencies[::step][: (end - first) // 2], rope.positions, x.dtype)
+            if has_neighbours:
+                part = usual(rope, part.unflatten(-1, (-1, 2)).mT.flatten(-2)).unflatten(-1, (2, -1)).mT.flatten(-2)
+            else:
+                part = usual(rope, part)
+            return torch.cat([x[..., :first], part, x[..., end:]], -1)
+
+        usual = Rope.rotate
+        changes.set(Rope, "rotate", rotate)
+
+    return plant
+
+
 def attends(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Planted:
     """Return a mistake that attends by a function of queries, keys and values."""
 
@@ -281,6 +300,18 @@ def sloped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
     "queries late": ("prefill/2", queries_late, "positions", "rotated by positions 2 higher than keys"),
     "base": ("prefill/2", other_base, "positions", "the rotary frequencies is multiplied by 50"),
+    "last half": (
+        "prefill/0",
+        partly_turned(32, 64, 2),
+        "positions",
+        "only channels 32 to 63 of a head's 64 are rotated by their position, with the frequencies of a head of 32",
+    ),
+    "first quarter": (
+        "prefill/2",
+        partly_turned(0, 16, 1, has_neighbours=True),
+        "positions",
+        "only channels 0 to 15 of a head's 64 are rotated by their position, with the first 8 of 32 frequencies, n",
+    ),
     "later keys": ("prefill/2", attends(lambda q, k, v: masked(q, k, v, 1)), "mask", "each query sees 1 later key"),
     "window": ("prefill/2", attends(lambda q, k, v: masked(q, k, v, 0, 32)), "mask", "its 32 last keys alone"),
     "scores": ("prefill/2", weights("self_attn.q_proj.weight", lambda w: 0.7 * w), "scores", "multiplied by 0.7"),
