@@ -14,6 +14,8 @@ from torch import Tensor
 
 QUARTERS = (2, 1, 3)
 """Quarters of a head's channels that may be rotated alone."""
+KINDS = ("own", "first", "last")
+"""Kinds of frequencies."""
 
 
 @dataclass(frozen=True)
@@ -32,30 +34,42 @@ class PartlyTurned:
     @property
     def words(self) -> str:
         """The rotation in words."""
+        pairs = ", neighbouring ones as a pair" if self.has_neighbours else ""
+        which = f"only channels {self.first} to {self.end - 1} of a head's {self.size}"
+        return f"{which} are rotated by their position, with {self.of_frequencies}{pairs}"
+
+    @property
+    def of_frequencies(self) -> str:
+        """The frequencies in words."""
         width, every = self.end - self.first, self.size // 2
-        how = {
+        return {
             "own": f"the frequencies of a head of {width} channels",
             "first": f"the first {width // 2} of {every} frequencies",
             "last": f"the last {width // 2} of {every} frequencies",
         }[self.frequencies]
-        pairs = ", neighbouring ones as a pair" if self.has_neighbours else ""
-        which = f"only channels {self.first} to {self.end - 1} of a head's {self.size}"
-        return f"{which} are rotated by their position, with {how}{pairs}"
 
     def rotate(self, x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
         """Rotate ``[..., P, D]`` by positions ``[P]``; ``frequencies`` are those of the whole head, ``[D / 2]``."""
-        angles = positions.to(frequencies)[:, None] * self._chosen(frequencies)
+        return self.rotate_by(x, positions.to(frequencies)[:, None] * self.chosen(frequencies))
+
+    def rotate_by(self, x: Tensor, angles: Tensor) -> Tensor:
+        """Rotate ``[..., P, D]`` by angles ``[P, F]``."""
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-        part = x[..., self.first : self.end]
-        if self.has_neighbours:
-            one, other = part[..., ::2], part[..., 1::2]
-            turned = torch.stack([one * cos - other * sin, other * cos + one * sin], -1).flatten(-2)
-        else:
-            one, other = part.chunk(2, -1)
-            turned = torch.cat([one * cos - other * sin, other * cos + one * sin], -1)
+        one, other = self._pairs(x)
+        parts = one * cos - other * sin, other * cos + one * sin
+        turned = torch.stack(parts, -1).flatten(-2) if self.has_neighbours else torch.cat(parts, -1)
         return torch.cat([x[..., : self.first], turned, x[..., self.end :]], -1)
 
-    def _chosen(self, frequencies: Tensor) -> Tensor:
+    def pairs(self, x: Tensor) -> Tensor:
+        """Return the channels of ``[..., P, D]`` as numbers that a rotation multiplies, ``[..., P, F]`` complex."""
+        return torch.complex(*self._pairs(x))
+
+    def _pairs(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        part = x[..., self.first : self.end]
+        one, other = (part[..., ::2], part[..., 1::2]) if self.has_neighbours else part.chunk(2, -1)
+        return one, other
+
+    def chosen(self, frequencies: Tensor) -> Tensor:
         """Return the frequencies of the channels, ``[F]``; between two of the head's, they are a power between them."""
         count, every = (self.end - self.first) // 2, len(frequencies)
         if self.frequencies != "own":
@@ -71,6 +85,6 @@ def partly_turned(size: int) -> Iterator[PartlyTurned]:
     """Yield rotations of the first or the last channels of a head."""
     for quarters, has_neighbours in product(QUARTERS, (False, True)):
         width = size * quarters // 4 // 2 * 2
-        for first, frequencies in product(dict.fromkeys((0, size - width)), ("own", "first", "last")):
+        for first, frequencies in product((0, size - width), KINDS):
             if 0 < width < size:
                 yield PartlyTurned(first, first + width, size, frequencies, has_neighbours)
