@@ -50,9 +50,9 @@ def of_places(mixed: Mixed) -> Iterator[Description]:
 def of_weights(mixed: Mixed) -> Iterator[Description]:
     """Yield the relation of the weights that give the subject's output to the right ones.
 
-    Weights are fitted on every second channel of the tokens that differ, and verified on the other channels. If they
-    are not the right ones in another order, or some of them, all of the output but rounding must follow from them: any
-    change of the experts is in part one of their weights.
+    Weights are fitted on every second channel of the tokens that differ, and verified on the other channels. If no
+    order or lack of the right weights explains them, they must give the output but for rounding: nearly any change of
+    the experts looks like other weights in part.
     """
     tokens = mixed.pair.not_equal[0].nonzero().flatten()
     weights, order = mixed.routed[1].sort(1, descending=True)

@@ -167,7 +167,8 @@ def weighed_at(outside: float, inside: float) -> Planted:
             chosen, weights = layer.mlp.gate(tokens)
             for of, weight in zip(chosen.T, weights.T[..., None], strict=True):
                 out = out + weight**outside * layer.mlp.run_looped(weight**inside * tokens, of[:, None])
-            return out.view_as(x)
+            made: Tensor = out.view_as(x)
+            return made
 
         changes.forward(layer.mlp, forward)
 
@@ -492,6 +493,15 @@ def test_no_part_is_named_for_another_mistake(name: str) -> None:
 def test_no_weights_are_named_that_the_output_only_resembles(inside: float) -> None:
     found = described("prefill/1", weighed_at(0, inside))
     assert "weights" not in found.text, found.text
+
+
+def test_no_experts_are_named_that_the_output_only_resembles() -> None:
+    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+        routed_by(without_third)(layer, engine, changes)
+        weighed_at(0, 1)(layer, engine, changes)
+
+    found = described("prefill/1", plant)
+    assert "experts" not in found.text, found.text
 
 
 def test_numbers_that_are_all_but_right_are_not_named() -> None:
