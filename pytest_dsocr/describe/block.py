@@ -34,7 +34,7 @@ class Variant:
     rotation: str = "halves"
     """Pairs of channels that are rotated: ``halves``, ``neighbours``, ``backwards``, or ``none``."""
     partly: PartlyTurned | None = None
-    """Rotation of some channels alone, in place of that of all."""
+    """Rotation of some channels alone, instead of all."""
     reach: int | None = 0
     """Number of later keys that a query sees; None for all. It counts only in a causal mask."""
     is_causal: bool = False

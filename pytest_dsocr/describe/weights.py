@@ -51,7 +51,7 @@ def of_weights(mixed: Mixed) -> Iterator[Description]:
     """Yield the relation of the weights that give the subject's output to the right ones.
 
     Weights are fitted on every second channel of the tokens that differ, and verified on the other channels. If no
-    order or lack of the right weights explains them, they must give the output but for rounding: nearly any change of
+    order or lack of the right weights explains them, they must give the output up to rounding. Nearly any change of
     the experts looks like other weights in part.
     """
     tokens = mixed.pair.not_equal[0].nonzero().flatten()
@@ -101,7 +101,7 @@ class Routed(NamedTuple):
 
 
 def _words(fitted: Tensor, routed: Routed, tokens: Tensor, *, is_exact: bool) -> str:
-    """Say how the weights are others; nothing of a mere approximation."""
+    """Say how the weights are others; return an empty text if the fit is an approximation."""
     right, of = routed.weights[tokens], routed.chosen[tokens]
     by_score = right.sort(1, descending=True).values
     by_number = torch.empty_like(right).scatter(1, of.argsort(1), by_score)
