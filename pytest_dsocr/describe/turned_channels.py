@@ -75,8 +75,11 @@ def _by(how: PartlyTurned, found: Tensor, angles: Tensor, slots: int) -> str:
     """Say which frequencies were found: known ones, those of another base, or their bounds."""
     for kind in KINDS:
         one = PartlyTurned(how.first, how.end, how.size, kind)
-        if _is_near(found, one.chosen(angles), slots):
-            return "the right frequencies" if len(found) == len(angles) else one.of_frequencies
+        known = one.chosen(angles)
+        factor = float((found * known).sum() / known.square().sum())
+        if _is_near(found, factor * known, slots):
+            words = "the right frequencies" if len(found) == len(angles) else one.of_frequencies
+            return words if _is_near(known, factor * known, slots) else f"{factor:.3g} times {words}"
     places = torch.arange(len(found), dtype=torch.float64)
     slope = float((found * places * found.clamp_min(1e-9).log()).sum() / (found * places.square()).sum())
     if _is_near(found, (slope * places).exp(), slots):

@@ -80,11 +80,11 @@ def turned(by: int, first: int) -> Kept:
     return changed(turn, slice(0, 1), keys_alone=True)
 
 
-def partly(channels: slice, base: float = 1e4, *, has_neighbours: bool = False, sign: int = 1) -> Kept:
+def partly(channels: slice, base: float = 1e4, *, has_neighbours: bool = False, factor: float = 1.0) -> Kept:
     """Return the cache in which some channels of the first layer's keys are rotated as a head of their own."""
     size = 2 * len(frequencies())
     width = len(range(size)[channels])
-    own = sign / base ** (torch.arange(0, width, 2) / width)
+    own = factor / base ** (torch.arange(0, width, 2) / width)
 
     def multiply(x: Tensor, angles: Tensor) -> Tensor:
         one, other = x.chunk(2, -1)
@@ -128,8 +128,12 @@ FOUND |= {
         "a base of 5e+05, and channels 0 to 19 and 44 to 63 not",
     ),
     "all channels backwards": (
-        lambda: partly(slice(None), sign=-1),
+        lambda: partly(slice(None), factor=-1),
         "the keys have channels 0 to 63 of a head's 64 rotated, backwards, by the right frequencies; the values",
+    ),
+    "the first quarter by a factor": (
+        lambda: partly(slice(16), factor=0.25),
+        "channels 0 to 15 of a head's 64 rotated, by 0.25 times the frequencies of a head of 16 channels, and",
     ),
     "the layer before": (
         lambda: changed(lambda x: put(x, slice(prompt(), None), random(2, x.shape[1])), slice(2, None)),
