@@ -19,11 +19,16 @@ from pytest_dsocr.describe.added import ADDED, AddedKey, added_number, added_wor
 from pytest_dsocr.describe.core import AttentionCore, cores
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.pair import EXACT, TINY
+from pytest_dsocr.describe.score_factor import factor_of_scores
 
 MOST_FIRST = 128
 """Largest number of first keys that a step may see besides its last ones."""
 PARTS = tuple(1 << k for k in range(4, 12))
 """Numbers of keys of a part that are tried."""
+MOST_FACTOR, TRIED = 3.5, 57
+"""Largest factor of scores that is looked for, as a power of two, and number of factors up to it and its inverse."""
+SHRINKS = 40
+"""Number of times that the space around the best factor is made smaller."""
 NEARLY, ROUNDED = 3, 1e-4
 """Factor of the smallest error, and share of the difference, up to which keys explain it as well as the best ones."""
 
@@ -93,6 +98,8 @@ def _relations(last: StepAttention) -> Iterator[tuple[str, OtherAttention]]:
             yield words, partial(_without, after=first - every)
         yield f"keys {first:,} to {end - 1:,} are not seen", partial(_without, after=first, end=end)
     yield from _more(last)
+    factor = _factor(last)
+    yield factor_of_scores(factor, last.query.shape[-1]), partial(_scaled, factor=factor)
     for size in PARTS:
         if size < every:
             words = f"the keys are taken in parts of {size}, which are joined without the difference of their maxima"
@@ -155,6 +162,24 @@ def _hidden(step: StepAttention) -> tuple[int, int] | None:
         return None
     first, end = (left <= max(NEARLY * best, ROUNDED)).nonzero()[0].tolist()
     return first, end
+
+
+def _factor(step: StepAttention) -> float:
+    """Return the factor of the scores that comes nearest to the subject's result."""
+
+    def left(exponent: float) -> float:
+        return float((step.own - _scaled(step, 2.0**exponent)).norm())
+
+    tried = torch.linspace(-MOST_FACTOR, MOST_FACTOR, TRIED).tolist()
+    best, space = min(tried, key=left), tried[1] - tried[0]
+    for _ in range(SHRINKS):
+        best, space = min((best - space, best, best + space), key=left), space / 1.5
+    return float(2.0**best)
+
+
+def _scaled(step: StepAttention, factor: float) -> Tensor:
+    """Return attention with its scores multiplied by a factor."""
+    return ((factor * step.scores).softmax(-1)[:, None] @ step.values.double())[:, 0]
 
 
 def _without(step: StepAttention, after: int, end: int | None = None, last: int = 0) -> Tensor:

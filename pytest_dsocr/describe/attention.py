@@ -21,6 +21,8 @@ from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.heads import of_heads
 from pytest_dsocr.describe.measured import is_time_over
 from pytest_dsocr.describe.pair import SEED, RowPair, share
+from pytest_dsocr.describe.partly import partly_turned
+from pytest_dsocr.describe.score_factor import factor_of_scores
 
 MOST_ROWS = 32
 """Number of rows of each half that are computed."""
@@ -110,7 +112,9 @@ def describe_block(block: Block, pair: RowPair) -> Description | None:
         best = max(((measured(how), how) for how in variants), key=lambda one: one[0], default=best)
     if best[0] < ENOUGH:
         return None
-    return Description(best[1].kind, best[1].text, _share(block, pair, test, best[1]), len(test))
+    kind, text, factor = best[1].kind, best[1].text, best[1].score_factor
+    words = text if factor == RIGHT.score_factor else factor_of_scores(factor, block.head_width)
+    return Description(kind, words, _share(block, pair, test, best[1]), len(test))
 
 
 def _share(block: Block, pair: RowPair, rows: Tensor, how: Variant) -> float:
@@ -194,7 +198,7 @@ def _alternatives(block: Block, first: int) -> Iterator[Variant]:
     if block.shares_keys:
         yield Variant("heads", "the heads of keys and values are repeated all together, not one by one", tiled=True)
     if block.is_decoder:
-        yield from _rotations()
+        yield from _rotations(block.head_width)
         yield from _masks(len(block.x), first) if block.sees is None else _other_masks()
     if block.has_bias:
         yield Variant("bias", "the scores of relative positions are left out", bias_factor=0.0)
@@ -205,7 +209,7 @@ def _alternatives(block: Block, first: int) -> Iterator[Variant]:
             yield Variant("bias", f"the tables of relative positions are read {far}", bias_shift=shift)
 
 
-def _rotations() -> Iterator[Variant]:
+def _rotations(width: int) -> Iterator[Variant]:
     for name in ("none", "neighbours", "backwards"):
         words = {
             "none": "nothing is rotated by its position",
@@ -216,6 +220,8 @@ def _rotations() -> Iterator[Variant]:
     for shift in (1, -1, 2, -2, 3, -3):
         far = f"{abs(shift)} {'higher' if shift > 0 else 'lower'}"
         yield Variant("positions", f"queries are rotated by positions {far} than keys", query_shift=shift)
+    for one in partly_turned(width):
+        yield Variant("positions", one.words, partly=one)
 
 
 def _other_masks() -> Iterator[Variant]:

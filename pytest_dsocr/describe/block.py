@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pytest_dsocr.describe.partly import PartlyTurned
 from pytest_dsocr.layers.experts import GatedMlp, MixtureOfExperts
 
 Activation = Callable[[Tensor], Tensor]
@@ -32,6 +33,8 @@ class Variant:
     """Factor of the base of the rotary frequencies."""
     rotation: str = "halves"
     """Pairs of channels that are rotated: ``halves``, ``neighbours``, ``backwards``, or ``none``."""
+    partly: PartlyTurned | None = None
+    """Rotation of some channels alone, instead of all."""
     reach: int | None = 0
     """Number of later keys that a query sees; None for all. It counts only in a causal mask."""
     is_causal: bool = False
@@ -110,6 +113,11 @@ class Block:
         return len(self._normed[True][0])
 
     @property
+    def head_width(self) -> int:
+        """Number of a head's channels."""
+        return self._normed[True][0].shape[-1]
+
+    @property
     def shares_keys(self) -> bool:
         """Whether several heads of queries share one of keys and values."""
         q, k, _ = self._normed[True]
@@ -178,6 +186,8 @@ class Block:
     def _rotated(self, x_NTD: Tensor, positions: Tensor, how: Variant) -> Tensor:
         if how.rotation == "none" or self.frequencies is None:
             return x_NTD
+        if how.partly is not None:
+            return how.partly.rotate(x_NTD, positions, self.frequencies.float())
         size = x_NTD.shape[-1]
         exponents = torch.arange(0, size, 2, device=x_NTD.device).float() / size
         frequencies = self.frequencies.float() / how.base_factor**exponents

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from pytest_dsocr.describe.pair import RowPair
 from pytest_dsocr.describe.place import confined
 from pytest_dsocr.describe.tensors import describe_tensor, of_earlier
 from pytest_dsocr.describe.turned import describe_turned
+from pytest_dsocr.describe.turned_channels import describe_channels
 
 KeptLayers = Sequence[tuple[Tensor, Tensor]]
 """Keys and values of each layer, ``[S, C]``."""
@@ -48,7 +50,9 @@ def describe_cache(
         if (same := next(measured(_same_as, layer, wrong, kept), None)) is not None:
             return same
         if frequencies is not None and [*wrong] == SIDES[:1]:
-            for turned in measured(describe_turned, wrong[SIDES[0]], frequencies, prompt):
+            keys = wrong[SIDES[0]]
+            ways = measured(describe_turned, keys, frequencies, prompt), measured(describe_channels, keys, frequencies)
+            for turned in chain(*ways):
                 return replace(turned, text=f"in the cache of layer {layer}, {turned.text}; the values are right")
         return next(measured(_of_layer, layer, wrong, prompt), None)
     return Description("cache-right", CACHE_RIGHT, 0.0, len(kept))

@@ -19,7 +19,7 @@ from pytest_dsocr.describe.measured import measured
 from pytest_dsocr.describe.pair import RowPair, halves, named, share, simplest
 from pytest_dsocr.describe.products import MOST_CHANNELS, counted
 from pytest_dsocr.describe.routing import of_routing
-from pytest_dsocr.describe.weights import of_weights
+from pytest_dsocr.describe.weights import of_places, of_weights
 from pytest_dsocr.layers.experts import MixtureOfExperts
 
 MOST_TOKENS = 128
@@ -72,7 +72,7 @@ class Mixed:
 def describe_experts(mixed: Mixed) -> Description | None:
     """Return the experts that differ or the sum of outputs that was returned; None if neither explains it."""
     few = [*measured(_of_few, mixed)]
-    first = (measured(one, mixed) for one in (_of_sums, _of_counts, _of_inner))
+    first = (measured(one, mixed) for one in (_of_sums, _of_counts, _of_inner, of_places))
     then = (measured(one, mixed) for one in (of_weights, of_routing))
     return simplest(chain(*first, few[:-1], *then, few[-1:]))
 

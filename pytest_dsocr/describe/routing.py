@@ -14,6 +14,7 @@ from torch import Tensor
 from pytest_dsocr.base.words import joined
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.pair import TINY, named, share
+from pytest_dsocr.describe.weights import is_rounding
 
 if TYPE_CHECKING:
     from pytest_dsocr.describe.experts import Mixed
@@ -35,7 +36,7 @@ def of_routing(mixed: Mixed) -> Iterator[Description]:
     count = len(mixed.experts.experts)
     if len(tokens) < LEAST_TOKENS or 4 * count > mixed.before.shape[1]:
         return
-    fitted, explained = _fitted(mixed, some)
+    fitted, explained, is_exact = _fitted(mixed, some)
     scores = mixed.scores.float().cpu()
     chosen = torch.zeros_like(scores, dtype=torch.bool).scatter(1, mixed.routed[0].cpu(), value=True)
     others = ((fitted != 0) != chosen[some]).any(1).float()
@@ -45,11 +46,12 @@ def of_routing(mixed: Mixed) -> Iterator[Description]:
     for words, mask in _rules(scores, mixed.experts.gate.experts_per_token):
         if mask[some].eq(fitted != 0).all(1).float().mean() >= ENOUGH:
             yield Description("experts", f"{text}: {words}", share(mixed.pair, _made(mixed, mask)[None]), len(scores))
-    yield Description("experts", f"{text}{_ranked(fitted, scores[some])}", explained, len(tokens))
+    if is_exact:
+        yield Description("experts", f"{text}{_ranked(fitted, scores[some])}", explained, len(tokens))
 
 
-def _fitted(mixed: Mixed, some: Tensor) -> tuple[Tensor, float]:
-    """Return the weights of all experts of some tokens ``[T, E]``, and the share that they explain."""
+def _fitted(mixed: Mixed, some: Tensor) -> tuple[Tensor, float, bool]:
+    """Return the weights of all experts of some tokens ``[T, E]``, the share that they explain, and if it is all."""
     experts = range(len(mixed.experts.experts))
     outs_TCE = torch.stack([mixed.output_of(one, some).float().cpu() for one in experts], -1)
     own = mixed.pair.actual[0][some] - (mixed.before + mixed.shared)[some].float().cpu()
@@ -58,7 +60,8 @@ def _fitted(mixed: Mixed, some: Tensor) -> tuple[Tensor, float]:
     fitted = fitted.where(fitted.abs() > SMALL * fitted.abs().amax(1, keepdim=True), torch.zeros(()))
     left = own[:, 1::2] - (odd @ fitted[..., None])[..., 0]
     before = mixed.pair.apart[0][some, 1::2]
-    return fitted, max(0.0, 1 - float(left.norm() / before.norm().clamp_min(TINY)))
+    explained = max(0.0, 1 - float(left.norm() / before.norm().clamp_min(TINY)))
+    return fitted, explained, is_rounding(left.norm(dim=1), mixed, some)
 
 
 def _weighed(fitted: Tensor, scores: Tensor, mixed: Mixed) -> str:

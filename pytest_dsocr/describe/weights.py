@@ -1,4 +1,4 @@
-"""Describe other weights of a token's experts: given to others of its experts, left out, or of another size.
+"""Describe other weights of a token's experts: in another place, given to others of its experts, or left out.
 
 Shapes: T tokens, C channels, K experts of a token.
 """
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.describe.description import ENOUGH, Description
-from pytest_dsocr.describe.pair import TINY, named, times
+from pytest_dsocr.describe.pair import EXACT, TINY, named, share, times
 from pytest_dsocr.describe.threshold import parted_by
 
 if TYPE_CHECKING:
@@ -23,12 +23,36 @@ CLOSE = 0.01
 """Largest difference of equal weights, relative to a token's largest."""
 SEEN = 10
 """Factor of rounding from which on a choice that is left out is seen for sure."""
+PLACES = {
+    "each weight multiplies its expert's input, not its output": (0, 1),
+    "each weight multiplies both its expert's input and its output": (1, 1),
+    "each weight multiplies its expert's gate inside of the activation, not its output": (-1, 1),
+    "each weight multiplies its expert's output twice": (2, 0),
+    "the experts' outputs are added without their weights": (0, 0),
+}
+"""Powers of a weight that multiply an expert's output and its input; without its gate, an expert is linear."""
+
+
+def of_places(mixed: Mixed) -> Iterator[Description]:
+    """Yield other places of right weights: at the input of experts, or a number of times at their output."""
+    chosen, weights = mixed.routed
+    base = (mixed.before + mixed.shared).float().cpu()
+    for words, (outside, inside) in PLACES.items():
+        given = mixed.tokens[:, None] * weights[..., None].to(mixed.tokens.dtype) ** inside
+        outs = mixed.experts.run_looped(given.flatten(0, 1), chosen.flatten()[:, None]).float()
+        made = (outs.unflatten(0, chosen.shape) * weights[..., None].float() ** outside).sum(1).cpu()
+        explained = share(mixed.pair, (base + made)[None])
+        if explained >= EXACT:  # one place resembles another
+            text = f"each token's experts and weights are right, but {words}"
+            yield Description("experts", text, explained, len(base))
 
 
 def of_weights(mixed: Mixed) -> Iterator[Description]:
     """Yield the relation of the weights that give the subject's output to the right ones.
 
-    Weights are fitted on every second channel of the tokens that differ, and verified on the other channels.
+    Weights are fitted on every second channel of the tokens that differ, and verified on the other channels. If no
+    order or lack of the right weights explains them, they must give the output up to rounding. Nearly any change of
+    the experts looks like other weights in part.
     """
     tokens = mixed.pair.not_equal[0].nonzero().flatten()
     weights, order = mixed.routed[1].sort(1, descending=True)
@@ -42,14 +66,21 @@ def of_weights(mixed: Mixed) -> Iterator[Description]:
     own = mixed.pair.actual[0][tokens] - base
     fitted = torch.linalg.lstsq(outs_TCK[:, ::2].double(), own[:, ::2, None].double()).solution[..., 0].float()
     left, before = (
-        (own[:, 1::2] - (outs_TCK[:, 1::2] @ one[..., None])[..., 0]).norm() for one in (fitted, weights[tokens])
+        (own[:, 1::2] - (outs_TCK[:, 1::2] @ one[..., None])[..., 0]).norm(dim=1) for one in (fitted, weights[tokens])
     )
-    share = max(0.0, 1 - float(left / before.clamp_min(TINY)))
-    if share >= ENOUGH:
+    explained = max(0.0, 1 - float(left.norm() / before.norm().clamp_min(TINY)))
+    if explained >= ENOUGH:
         size = weights * every_TKC.norm(dim=-1)
         seen = size > SEEN * mixed.pair.noise * mixed.pair.expected[0].norm(dim=-1, keepdim=True)
         of = Routed(chosen.long(), weights, seen, mixed.tokens.float().cpu().norm(dim=-1))
-        yield Description("experts", _words(fitted, of, tokens), share, len(tokens))
+        if words := _words(fitted, of, tokens, is_exact=is_rounding(left, mixed, tokens)):
+            yield Description("experts", words, explained, len(tokens))
+
+
+def is_rounding(left: Tensor, mixed: Mixed, tokens: Tensor) -> bool:
+    """Return whether what a fit leaves of half of the channels is mere rounding at nearly all tokens."""
+    rounding = mixed.pair.noise * mixed.pair.expected[0][tokens].norm(dim=-1)
+    return float((left <= rounding).float().mean()) >= ENOUGH
 
 
 class Routed(NamedTuple):
@@ -69,7 +100,8 @@ class Routed(NamedTuple):
         return F.one_hot(flat).cumsum(0).gather(1, flat[:, None]).view_as(self.chosen) - 1
 
 
-def _words(fitted: Tensor, routed: Routed, tokens: Tensor) -> str:
+def _words(fitted: Tensor, routed: Routed, tokens: Tensor, *, is_exact: bool) -> str:
+    """Say how the weights are others; return an empty text if the fit is an approximation."""
     right, of = routed.weights[tokens], routed.chosen[tokens]
     by_score = right.sort(1, descending=True).values
     by_number = torch.empty_like(right).scatter(1, of.argsort(1), by_score)
@@ -81,6 +113,8 @@ def _words(fitted: Tensor, routed: Routed, tokens: Tensor) -> str:
         return "each token's experts and weights are right, but the weights go to others of its experts"
     if _equal(fitted.where(_is_zero(fitted, right), right), fitted):
         return _left_out(_is_zero(fitted, right), routed, tokens)
+    if not is_exact:
+        return ""
     factors = fitted.sum(1) / right.sum(1)
     same = _equal(fitted, right * factors[:, None])
     low, high = (float(one) for one in factors.quantile(torch.tensor([0.05, 0.95])))

@@ -1,5 +1,6 @@
 """Results of attention in steps show hidden keys and other sums."""
 
+import math
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -40,6 +41,11 @@ def padded(step: StepAttention, number: int, score: float | None = 0.0) -> Tenso
     return (weights[:, None, : step.keys.shape[1]] @ step.values.double())[:, 0]
 
 
+def scaled(step: StepAttention, factor: float) -> Tensor:
+    """Return attention with scores of another size."""
+    return ((factor * step.scores).softmax(-1)[:, None] @ step.values.double())[:, 0]
+
+
 def again(step: StepAttention, place: int, number: int) -> Tensor:
     """Return attention that counts a key some times more."""
     keys, values = (torch.cat([x, x[:, [place]].expand(-1, number, -1)], 1) for x in (step.keys, step.values))
@@ -65,6 +71,9 @@ WAYS: Mapping[str, Callable[[StepAttention], Tensor]] = {
         lambda x: again(x, -1, -x.keys.shape[1] % 16)
     ),
     "has 2 more terms of the first key": lambda x: again(x, 0, 2),
+    "the scores are multiplied by 0.693 (ln 2, as in a softmax of base 2)": lambda x: scaled(x, math.log(2)),
+    "the scores are multiplied by 2.83 (the root of a head's 8 channels, as if": lambda x: scaled(x, 8**0.5),
+    "the scores are multiplied by 0.9": lambda x: scaled(x, 0.9),
     "the probabilities are rounded to bfloat16": lambda x: (
         x.scores.softmax(-1).bfloat16().double()[:, None] @ x.values.double()
     )[:, 0],
@@ -83,6 +92,10 @@ def test_nothing_is_said_of_attention_that_no_keys_explain() -> None:
     assert describe_attended([]) is None
     one, *others = steps(WAYS["a step sees only the last 40 keys of all"])
     assert describe_attended([one._replace(own=one.right + 1), *others]) is None, "the first step does so otherwise"
+
+
+def test_no_factor_of_scores_is_said_that_changes_from_step_to_step() -> None:
+    assert describe_attended(steps(lambda x: scaled(x, x.keys.shape[1] / 60 + 0.3))) is None
 
 
 def test_no_number_of_keys_is_said_that_is_not_whole() -> None:

@@ -1,5 +1,6 @@
 """Mistakes planted in blocks of the embedded model: the part that differs is found, and no other is named."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -50,6 +51,25 @@ def other_base(layer: Any, engine: Engine[Any], changes: Changes) -> None:
     changes.around(
         layer.self_attn, lambda run, x, rope, cache: run(x, Rope(frequencies, rope.positions, x.dtype), cache)
     )
+
+
+def partly_turned(first: int, end: int, step: int, *, has_neighbours: bool = False) -> Planted:
+    """Return a mistake that rotates some channels of queries and keys by every second, or other, frequency."""
+
+    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+        def rotate(rope: Rope, x: Tensor) -> Tensor:
+            part = x[..., first:end]
+            rope = Rope(rope.inverse_frequencies[::step][: (end - first) // 2], rope.positions, x.dtype)
+            if has_neighbours:
+                part = usual(rope, part.unflatten(-1, (-1, 2)).mT.flatten(-2)).unflatten(-1, (2, -1)).mT.flatten(-2)
+            else:
+                part = usual(rope, part)
+            return torch.cat([x[..., :first], part, x[..., end:]], -1)
+
+        usual = Rope.rotate
+        changes.set(Rope, "rotate", rotate)
+
+    return plant
 
 
 def attends(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Planted:
@@ -135,6 +155,29 @@ def without_last_row(layer: Any, engine: Engine[Any], changes: Changes) -> None:
 def shared_by_weights(layer: Any, engine: Engine[Any], changes: Changes) -> None:
     gate = layer.mlp.gate
     changes.around(layer.mlp.shared_experts, lambda run, x: run(x) * gate(x.flatten(0, -2))[1].sum(1)[:, None])
+
+
+def weighed_at(outside: float, inside: float) -> Planted:
+    """Return a mistake that multiplies outputs and inputs of experts by powers of their weights."""
+
+    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+        def forward(x: Tensor) -> Tensor:
+            tokens = x.flatten(0, -2)
+            out = layer.mlp.shared_experts(tokens)
+            chosen, weights = layer.mlp.gate(tokens)
+            for of, weight in zip(chosen.T, weights.T[..., None], strict=True):
+                out = out + weight**outside * layer.mlp.run_looped(weight**inside * tokens, of[:, None])
+            made: Tensor = out.view_as(x)
+            return made
+
+        changes.forward(layer.mlp, forward)
+
+    return plant
+
+
+def cooled(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    """Take other weights of the right experts."""
+    changes.around(layer.mlp.gate, lambda run, x: (run(x)[0], run(x)[1] ** 0.7))
 
 
 def routed_by(change: Callable[[Tensor], Tensor]) -> Planted:
@@ -258,9 +301,27 @@ def sloped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
     "queries late": ("prefill/2", queries_late, "positions", "rotated by positions 2 higher than keys"),
     "base": ("prefill/2", other_base, "positions", "the rotary frequencies is multiplied by 50"),
+    "last half": (
+        "prefill/0",
+        partly_turned(32, 64, 2),
+        "positions",
+        "only channels 32 to 63 of a head's 64 are rotated by their position, with the frequencies of a head of 32",
+    ),
+    "first quarter": (
+        "prefill/2",
+        partly_turned(0, 16, 1, has_neighbours=True),
+        "positions",
+        "only channels 0 to 15 of a head's 64 are rotated by their position, with the first 8 of 32 frequencies, n",
+    ),
     "later keys": ("prefill/2", attends(lambda q, k, v: masked(q, k, v, 1)), "mask", "each query sees 1 later key"),
     "window": ("prefill/2", attends(lambda q, k, v: masked(q, k, v, 0, 32)), "mask", "its 32 last keys alone"),
     "scores": ("prefill/2", weights("self_attn.q_proj.weight", lambda w: 0.7 * w), "scores", "multiplied by 0.7"),
+    "base of the softmax": (
+        "prefill/2",
+        weights("self_attn.q_proj.weight", lambda w: math.log(2) * w),
+        "scores",
+        "the scores are multiplied by 0.693 (ln 2, as in a softmax of base 2)",
+    ),
     "attention": ("prefill/2", weights("self_attn.o_proj.weight", lambda w: 1.5 * w), "attention", "counts 1.5 times"),
     "head": ("clip.page/1", weights("self_attn.out_proj.weight", zero_head), "heads", "head 1 of 6 has no output"),
     "some heads": ("prefill/2", by_head(1, 0.5, 1, 0.5), "heads", "heads 1 and 3 of 4 are multiplied by 0.5"),
@@ -348,6 +409,15 @@ FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
     "never": ("prefill/3", routed_by(without_third), "experts", "tokens have other experts: expert 2 is never chosen"),
     "odd ranks": ("prefill/3", routed_by(without_second), "experts", "other experts, of the ranks 1 and 3 by score"),
     "weights": ("prefill/3", normalised_weights, "experts", "divided by their sum"),
+    "weights of inputs": (
+        "prefill/3",
+        weighed_at(0, 1),
+        "experts",
+        "weight multiplies its expert's input, not its out",
+    ),
+    "weights of gates": ("prefill/3", weighed_at(-1, 1), "experts", "weight multiplies its expert's gate inside of"),
+    "weights twice": ("prefill/3", weighed_at(2, 0), "experts", "weight multiplies its expert's output twice"),
+    "other weights": ("prefill/3", cooled, "experts", "experts are right, and their weights are others: they sum to"),
     "shared": (
         "prefill/3",
         weights("mlp.shared_experts.down_proj.weight", lambda w: 2 * w),
@@ -417,6 +487,21 @@ OTHER: Mapping[str, tuple[str, Planted]] = {
 def test_no_part_is_named_for_another_mistake(name: str) -> None:
     found = described(*OTHER[name])
     assert (found.kind, found.explains) == ("anatomy", False), found.text
+
+
+@pytest.mark.parametrize("inside", [0.8, 1.5, 2])
+def test_no_weights_are_named_that_the_output_only_resembles(inside: float) -> None:
+    found = described("prefill/1", weighed_at(0, inside))
+    assert "weights" not in found.text, found.text
+
+
+def test_no_experts_are_named_that_the_output_only_resembles() -> None:
+    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+        routed_by(without_third)(layer, engine, changes)
+        weighed_at(0, 1)(layer, engine, changes)
+
+    found = described("prefill/1", plant)
+    assert "experts" not in found.text, found.text
 
 
 def test_numbers_that_are_all_but_right_are_not_named() -> None:

@@ -80,6 +80,29 @@ def turned(by: int, first: int) -> Kept:
     return changed(turn, slice(0, 1), keys_alone=True)
 
 
+def partly(channels: slice, base: float = 1e4, *, has_neighbours: bool = False, factor: float = 1.0) -> Kept:
+    """Return the cache in which some channels of the first layer's keys are rotated as a head of their own."""
+    size = 2 * len(frequencies())
+    width = len(range(size)[channels])
+    own = factor / base ** (torch.arange(0, width, 2) / width)
+
+    def multiply(x: Tensor, angles: Tensor) -> Tensor:
+        one, other = x.chunk(2, -1)
+        made = torch.complex(one, other) * torch.polar(torch.ones_like(angles), angles)[:, None]
+        return torch.cat([made.real, made.imag], -1)
+
+    def turn(rows: Tensor) -> Tensor:
+        at = torch.arange(len(rows))[:, None]
+        bare = multiply(rows.unflatten(1, (-1, size)), -at * frequencies())
+        part = bare[..., channels]
+        part = part.unflatten(-1, (-1, 2)).mT.flatten(-2) if has_neighbours else part
+        part = multiply(part, at * own)
+        bare[..., channels] = part.unflatten(-1, (2, -1)).mT.flatten(-2) if has_neighbours else part
+        return bare.flatten(1)
+
+    return changed(turn, slice(0, 1), keys_alone=True)
+
+
 def frequencies() -> Tensor:
     """Return the frequencies of the rotation."""
     return model_of(engine()).model.inv_freq
@@ -93,6 +116,24 @@ FOUND |= {
     "lower positions": (
         lambda: turned(-256, prompt()),
         f"layer 0, from slot {prompt()} (new token 1) on, the keys are rotated for positions 256 lower than their own",
+    ),
+    "the last half": (
+        lambda: partly(slice(32, None)),
+        "the keys have channels 32 to 63 of a head's 64 rotated, by the frequencies of a head of 32 channels, and "
+        "channels 0 to 31 not",
+    ),
+    "some channels by a base": (
+        lambda: partly(slice(20, 44), 5e5, has_neighbours=True),
+        "channels 20 to 43 of a head's 64 rotated, neighbouring ones as a pair, by the frequencies of 24 channels and "
+        "a base of 5e+05, and channels 0 to 19 and 44 to 63 not",
+    ),
+    "all channels backwards": (
+        lambda: partly(slice(None), factor=-1),
+        "the keys have channels 0 to 63 of a head's 64 rotated, backwards, by the right frequencies; the values",
+    ),
+    "the first quarter by a factor": (
+        lambda: partly(slice(16), factor=0.25),
+        "channels 0 to 15 of a head's 64 rotated, by 0.25 times the frequencies of a head of 16 channels, and",
     ),
     "the layer before": (
         lambda: changed(lambda x: put(x, slice(prompt(), None), random(2, x.shape[1])), slice(2, None)),
