@@ -35,8 +35,10 @@ TIE = 1e-4
 """Difference of tied logits."""
 MOST_NAMED, WIDTH = 3, 20
 """Largest number of tokens or steps that are named; width of a quoted token."""
-PASSED_OVER, EARLY_END = "passed-over", "early-end"
-"""Kinds of descriptions that say where another token than the best was chosen, and not by which rule."""
+PASSED_OVER, EARLY_END, CUT_OFF = "passed-over", "early-end", "cut-off"
+"""Kinds of descriptions that say where another token than the best was chosen, or none, and not by which rule."""
+LIMITS = 64, 100
+"""Numbers of which limits of tokens are multiples."""
 WARMTHS = tuple(k / 20 for k in range(2, 41))
 """Temperatures that are tried."""
 WINDOWS = (16, 32, 64, 128, 256, 512, 1024, 1 << 20)
@@ -55,6 +57,8 @@ class Choices:
     eos: int
     spell: Callable[[int], str] | None = None
     """Returns a token's text."""
+    ends: Sequence[int] = ()
+    """Numbers of tokens after which other pages' wrong texts end early."""
 
     def named(self, token: int) -> str:
         """Return a token's id, with its text if that is known."""
@@ -192,17 +196,24 @@ def _of_end(choices: Choices) -> Iterator[Description]:
 
 
 def _of_early_end(choices: Choices) -> Iterator[Description]:
-    """Yield the rank of EOS where a text ends whose other tokens are all the best ones."""
+    """Yield where a text ends early whose tokens are all the best ones: cut off, or as an EOS would end it.
+
+    A text does not show its EOS. One that is far from the best is not chosen, and a limit ends several texts alike.
+    """
     last = len(choices.tokens) - 1
     if choices.other != [last] or choices.tokens[last] != choices.eos:
         return
     if choices.spell and not choices.spell(choices.best[last]).strip():
         return  # white space, which a text lacks at its end
-    below = choices.logits.amax(-1) - choices.logits[:, choices.eos]
-    text = (
-        f"EOS is chosen at step {last + 1:,}, where it is of rank {choices.rank(last):,}, {float(below[last]):.3g} "
-        f"below the best, {choices.named(choices.best[last])}"
-    )
+    below, rank, alike = choices.logits.amax(-1) - choices.logits[:, choices.eos], choices.rank(last), choices.ends
+    after, far = count(last, "token"), f"of rank {rank:,}, {float(below[last]):.3g} below the best"
+    far += f", {choices.named(choices.best[last])}"
+    if rank > FAR or last in alike or (last and not all(last % one for one in LIMITS)):
+        pages = f", as {count(alike.count(last), 'page')} read before" if last in alike else ""
+        text = f"the text ends after {after} without an EOS{pages}, as if a limit cut it off; EOS is {far}"
+        yield Description(CUT_OFF, text, 1.0, last)
+        return
+    text = f"the text ends after {after}; if an EOS ended it, that was {far}"
     nearest = float(below[:last].min()) if last else math.inf
     if nearest > float(below[last]):
         most = f" to {nearest:.3g}" if last else ""

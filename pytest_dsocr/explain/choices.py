@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,7 +31,14 @@ def describe_choices(
     """
     with torch.no_grad():
         page = TextPage(engine, read)
-        choices = without_end(choices_of(page))
         before = [TextPage(engine, one) for one in others]
+        ends = [*filter(None, map(_early_end, before))]
+        choices = replace(without_end(choices_of(page)), ends=ends)
         fed = [*measured_in_time(partial(describe_fed, is_sure=is_sure), page, choices, before)]
     return fed or [*measured(partial(of_choices, is_sure=is_sure), choices)][:1]
+
+
+def _early_end(page: TextPage) -> int | None:
+    """Return the number of tokens after which a page's text breaks off; None if it does not."""
+    is_part = len(page.read.text) < len(page.right) and page.right.startswith(page.read.text)
+    return len(page.ids) - 1 if is_part else None

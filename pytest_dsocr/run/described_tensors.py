@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
-from pytest_dsocr.describe.choices import EARLY_END, PASSED_OVER
+from pytest_dsocr.describe.choices import CUT_OFF, EARLY_END, PASSED_OVER
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.wiring import error_of
 from pytest_dsocr.explain.described import Seen
@@ -88,7 +88,7 @@ def _with_choices(
     own = found.get(what)
     if not of_choices or (own and own.kind == "edited" and own.explains and of_choices[0].kind == PASSED_OVER):
         return found
-    is_end = own is not None and own.kind == "ends" and of_choices[0].kind == EARLY_END
+    is_end = own is not None and own.kind == "ends" and of_choices[0].kind in (EARLY_END, CUT_OFF)
     text = f"{own.text}; {of_choices[0].text}" if own and is_end else of_choices[0].text
     return {what: replace(of_choices[0], text=text)}
 

@@ -1,6 +1,7 @@
 """Tokens that are not the best ones: drawn, penalised, or chosen after the end."""
 
 import msgspec
+import pytest
 import torch
 
 from pytest_dsocr.contract.policy import NgramBan
@@ -125,7 +126,7 @@ def test_an_early_end_has_the_rank_of_eos() -> None:
     found = first(tokens, logits, is_sure=False)
     assert found is not None
     assert found.kind == "early-end"
-    assert "EOS is chosen at step 81, where it is of rank 10, " in found.text
+    assert found.text.startswith("the text ends after 80 tokens; if an EOS ended it, that was of rank 10, ")
     assert "it was nearer at step " in found.text
     logits[:80, EOS] -= 9
     favoured = first(tokens, logits, is_sure=False)
@@ -134,6 +135,28 @@ def test_an_early_end_has_the_rank_of_eos() -> None:
     assert float(low) < float(high)
     tokens[40] = (tokens[40] + 1) % 50
     assert getattr(first(tokens, logits, is_sure=False), "kind", "") != "early-end"
+
+
+@pytest.mark.parametrize(
+    ("size", "rank", "ends", "kind"),
+    [
+        (81, 10, (), "early-end"),
+        (81, 10, (80,), "early-end"),
+        (81, 70, (), "cut-off"),
+        (81, 10, (81, 81), "cut-off"),
+        (64, 10, (), "cut-off"),
+        (100, 10, (), "cut-off"),
+    ],
+)
+def test_a_text_that_a_limit_cut_off_has_no_eos(size: int, rank: int, ends: tuple[int, ...], kind: str) -> None:
+    logits = 5 + 3 * random(120, 90)
+    logits[:, EOS] = logits.topk(rank - 1).values[:, -1] - 0.001
+    tokens = [*logits[:size].argmax(-1).tolist(), EOS]
+    found = next(of_choices(Choices(tokens, logits[: size + 1], PROMPT, EOS, ends=ends), is_sure=True))
+    assert found.kind == kind
+    assert "chosen at step" not in found.text
+    assert (f"ends after {size} tokens without an EOS" in found.text) is (kind == "cut-off")
+    assert ("as 2 pages read before" in found.text) is (len(ends) > 1)
 
 
 def test_few_tokens_that_are_not_the_best_are_named_if_the_logits_are_right() -> None:
