@@ -40,7 +40,7 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
         return {}
     found, what = described(report, resources.vocabulary, resources.pages), report.divergence.first.what
     if report.exchange.told:  # the choices are right
-        told = describe_told(report, resources.vocabulary.tokenizer)
+        told = describe_told(report.exchange.told, resources.vocabulary.tokenizer)
         return {what: told} if told else found
     is_open = not any(one.explains and one.kind not in OF_EFFECTS for one in found.values())
     if what in BY_TEXT and is_open and resources.explainer.budget_s and what not in resources.described_stages:
