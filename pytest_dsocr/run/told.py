@@ -34,8 +34,8 @@ def with_told(report: CaseReport, subject: TextSubject, tokenizer: TextTokenizer
 
 
 def told_beside(report: CaseReport, subject: TextSubject, tokenizer: TextTokenizer) -> tuple[Told, ...]:
-    """Return what ``text_of`` makes of the reference's tokens, if it is wrong on its own besides an earlier stage."""
-    if report.divergence is None or report.divergence.first.what in OF_TEXT or report.exchange.answer.fault:
+    """Return what ``text_of`` makes of the reference's tokens, if it is wrong on its own and not the first cause."""
+    if report.divergence is None or report.exchange.told or report.exchange.answer.fault:
         return ()
     told = _told(report, subject, tokenizer)
     return told if told and clean_output(told[0].text) != clean_output(tokenizer.decode(told[0].tokens)) else ()

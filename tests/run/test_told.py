@@ -139,6 +139,22 @@ def test_a_wrong_text_of_is_a_cause_besides_a_wrong_stage(
     assert found.description.text.startswith(f"in what `text_of` returns, {words}, for each of ")
 
 
+def test_a_wrong_text_of_is_a_cause_besides_a_read_that_does_not_use_it(
+    right: CaseReport, resources: RunResources
+) -> None:
+    port = Port(loaded().engine)
+    port.tell = _escaped
+    wrong = judge(
+        replace(right.exchange, answer=replace(right.exchange.answer, text="another text", input_tensors=None)),
+        tolerances("float32"),
+    )
+    resources.followed.clear()
+    subject = only(port, Level.STAGES, "text_of")
+    report = with_told(wrong, subject, resources.vocabulary.tokenizer)
+    [found] = further_causes(report, subject, resources)
+    assert (found.what, *found.explanation.mistakes) == ("text", "text.escaped")
+
+
 def test_a_right_text_of_is_no_further_cause(right: CaseReport, resources: RunResources) -> None:
     subject: Any = only(loaded(), Level.STAGES, "text_of")
     assert told_beside(_wrong_before(right), subject, resources.vocabulary.tokenizer) == ()
