@@ -7,8 +7,9 @@ from torch import Tensor
 
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
-from pytest_dsocr.describe.choices import CUT_OFF, EARLY_END, PASSED_OVER
+from pytest_dsocr.describe.choices import PASSED_OVER
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.ends import CUT_OFF, EARLY_END
 from pytest_dsocr.describe.wiring import error_of
 from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.feeding import FED

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 import torch
 
+from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.describe.choices import Choices, of_choices
 from pytest_dsocr.describe.description import Description
@@ -168,12 +169,35 @@ def test_few_tokens_that_are_not_the_best_are_named_if_the_logits_are_right() ->
     assert first(tokens, is_sure=False) is None
 
 
+def right_ids() -> tuple[int, ...]:
+    """Return the tokens of the page."""
+    case = make_case(PAGE, "free", "tiny", family=DEEPSEEK_OCR)
+    return tuple(engine().run(PAGE, prompt=case.prompt, preset=case.preset).token_ids)
+
+
 def test_a_text_that_goes_on_is_followed_by_the_explaining_engine() -> None:
     case = make_case(PAGE, "free", "tiny", family=DEEPSEEK_OCR)
     packed = pack_case(case)
-    right = engine().run(PAGE, prompt=case.prompt, preset=case.preset)
-    read = PageRead({**packed, "preset": dict(packed["preset"])}, f"{right.text} +", tuple(right.token_ids))
+    ids = right_ids()
+    text = clean_output(engine().tokenizer.decode(ids))
+    read = PageRead({**packed, "preset": dict(packed["preset"])}, f"{text} +", ids)
     answer = ExplainingRuntime.load("mini").describe_choices(msgspec.to_builtins(read), [], is_sure=True)
     [found], lines = msgspec.convert(answer, Answer)
     assert not lines
-    assert found.text == f"EOS was best at step {len(right.token_ids)} and not chosen; 1 token more follows"
+    assert found.text == f"EOS was best at step {len(ids)} and not chosen; 1 token more follows"
+
+
+def test_a_text_that_is_cut_behind_any_token_is_not_said_to_have_chosen_another_one() -> None:
+    """A cut behind a blank leaves a text that is made of other tokens."""
+    case = make_case(PAGE, "free", "tiny", family=DEEPSEEK_OCR)
+    packed, runtime = pack_case(case), ExplainingRuntime.load("mini")
+    ids, decode = right_ids(), engine().tokenizer.decode
+    sizes = [k for k in range(2, len(ids)) if decode(ids[:k]) != clean_output(decode(ids[:k]))]
+    assert sizes
+    for size in (sizes[0], sizes[0] + 1):
+        read = PageRead({**packed, "preset": dict(packed["preset"])}, clean_output(decode(ids[:size])), ids)
+        answer = runtime.describe_choices(msgspec.to_builtins(read), [], is_sure=True)
+        found, lines = msgspec.convert(answer, Answer)
+        assert not lines
+        assert [one.kind for one in found] == ["cut-off"], (size, found)
+        assert "without an EOS" in found[0].text
