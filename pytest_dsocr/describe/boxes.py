@@ -41,7 +41,7 @@ class BoxUnits(NamedTuple):
     sides: tuple[int, int]
     """Width and height of a page in these units."""
     start: tuple[int, int] = (0, 0)
-    """Its left upper corner."""
+    """Left upper corner of the page in these units."""
 
     def of(self, boxes: Boxes) -> Boxes:
         """Return boxes of the model in these units, not truncated."""

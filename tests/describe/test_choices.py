@@ -187,8 +187,8 @@ def test_a_text_that_goes_on_is_followed_by_the_explaining_engine() -> None:
     assert found.text == f"EOS was best at step {len(ids)} and not chosen; 1 token more follows"
 
 
-def test_a_text_that_is_cut_behind_any_token_is_not_said_to_have_chosen_another_one() -> None:
-    """A cut behind a blank leaves a text that is made of other tokens."""
+def test_a_text_that_is_cut_after_any_token_is_not_said_to_have_chosen_another_one() -> None:
+    """A text that is cut after a blank is made of other tokens."""
     case = make_case(PAGE, "free", "tiny", family=DEEPSEEK_OCR)
     packed, runtime = pack_case(case), ExplainingRuntime.load("mini")
     ids, decode = right_ids(), engine().tokenizer.decode

@@ -129,7 +129,7 @@ BESIDE: dict[str, tuple[Tell, str, str]] = {
 def test_a_wrong_text_of_is_a_cause_besides_a_wrong_stage(
     tell: Tell, words: str, mistake: str, right: CaseReport, resources: RunResources
 ) -> None:
-    """Its own tokens are wrong as well, so only the reference's show it."""
+    """The port's own tokens are wrong as well, so only the reference's show it."""
     port = Port(loaded().engine)
     port.tell = tell
     resources.followed.clear()
