@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_dsocr.contract.markup import UNITS
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.measured import measured
 
@@ -32,14 +34,38 @@ FIXED: Mapping[str, tuple[str, Callable[[Boxes], Boxes]]] = {
 """Relations without a parameter, the simplest first."""
 
 
+class BoxUnits(NamedTuple):
+    """Units that boxes may be in besides 1/999 of the page."""
+
+    words: str
+    sides: tuple[int, int]
+    """Width and height of a page in these units."""
+    start: tuple[int, int] = (0, 0)
+    """Left upper corner of the page in these units."""
+
+    def of(self, boxes: Boxes) -> Boxes:
+        """Return boxes of the model in these units, not truncated."""
+        return boxes / UNITS * (2 * self.sides) + (2 * self.start)
+
+    def __str__(self) -> str:
+        pairs = zip("xy", self.sides, self.start, strict=True)
+        factors = ", ".join(f"{name} times {side / UNITS:.3g}{f' {by:+}' * bool(by)}" for name, side, by in pairs)
+        return f"{self.words} ({factors})"
+
+
 def of_boxes(
-    actual: Sequence[tuple[str, Sequence[float]]], expected: Sequence[tuple[str, Sequence[float]]]
+    actual: Sequence[tuple[str, Sequence[float]]],
+    expected: Sequence[tuple[str, Sequence[float]]],
+    units: Sequence[BoxUnits] = (),
 ) -> Iterator[Description]:
-    """Yield relations between boxes with their labels, the simplest first, and an anatomy last."""
+    """Yield relations between boxes with their labels, the simplest first, and an anatomy last.
+
+    ``units`` are those that the actual boxes may be in.
+    """
     if len(actual) == len(expected) and actual:
         own, other = (np.array([box for _, box in of], float) for of in (actual, expected))
         if all((np.abs(one) < FARTHEST).all() for one in (own, other)):  # a model may write 1e300, or NaN
-            yield from measured(_coordinates, own, other)
+            yield from measured(_coordinates, own, other, units)
     missing, surplus = (Counter(label for label, _ in of) for of in (expected, actual))
     missing, surplus = missing - surplus, surplus - missing
     kept = {(label, tuple(box)) for label, box in expected}
@@ -60,13 +86,14 @@ def _count(number: int) -> str:
     return f"{number} box{'es' * (number != 1)}"
 
 
-def _coordinates(own: Boxes, other: Boxes) -> Iterator[Description]:
+def _coordinates(own: Boxes, other: Boxes, units: Sequence[BoxUnits]) -> Iterator[Description]:
     wrong = own != other
     for kind, (words, change) in FIXED.items():
         yield _checked(kind, words, change(other), own, wrong)
     if (moved := _moved(own, other)) is not None:
         yield moved
     if np.abs(own - other).max(axis=1).mean() > 2 * NEAR:  # a smaller difference would be within the rounding
+        yield from _in_units(own, other, units)
         yield from _scaled(own, other)
     low, high = own.min(), own.max()
     if other.min() < low or other.max() > high:
@@ -92,6 +119,13 @@ def _moved(own: Boxes, other: Boxes) -> Description | None:
     behind = own[:, 2:], other[:, 2:] + by
     words = f"moved by ({by[0]:+g}, {by[1]:+g}) of {UNITS}"
     return _checked("moved", words, behind[1], behind[0], behind[0] != other[:, 2:])
+
+
+def _in_units(own: Boxes, other: Boxes, units: Sequence[BoxUnits]) -> Iterator[Description]:
+    """Yield the units that all boxes are in, within their rounding; several if the boxes do not tell them apart."""
+    found = [str(one) for one in units if (np.abs(one.of(other) - own) <= NEAR).all()]
+    if found:
+        yield Description("in-pixels", f"{_count(len(own))}: {' or '.join(found)}", 1.0, len(own))
 
 
 def _scaled(own: Boxes, other: Boxes) -> Iterator[Description]:
@@ -125,3 +159,17 @@ def _mirrored(boxes: Boxes, axis: int) -> Boxes:
     made = boxes.copy()
     made[:, [axis, axis + 2]] = UNITS - boxes[:, [axis + 2, axis]]
     return made
+
+
+def units_of(size: tuple[int, int], preset: Preset) -> tuple[BoxUnits, ...]:
+    """Return the units of boxes in pixels: of a page of this size, and of the view of it."""
+    side = preset.view_size
+    fitted = [side if preset.is_squashed else round(one / max(size) * side) for one in size]
+    bars = tuple(round((side - one) * 0.5) for one in fitted)
+    page, view = (f"in pixels of the {name}" for name in ("page", "view"))
+    of_page = BoxUnits(f"{page}, {size[0]} x {size[1]}", (size[0], size[1]))
+    of_view = BoxUnits(f"{view}, {side} x {side}", (side, side))
+    if fitted == [side, side]:
+        return of_page, of_view
+    inside = BoxUnits(f"{view} with the page's bars, {side} x {side}", (fitted[0], fitted[1]), (bars[0], bars[1]))
+    return of_page, inside, of_view

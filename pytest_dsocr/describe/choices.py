@@ -17,6 +17,7 @@ from torch import Tensor
 from pytest_dsocr.base.words import count, joined, quoted
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.ends import ends_early, of_early_end
 from pytest_dsocr.describe.measured import measured
 
 LEAST = 8
@@ -35,8 +36,8 @@ TIE = 1e-4
 """Difference of tied logits."""
 MOST_NAMED, WIDTH = 3, 20
 """Largest number of tokens or steps that are named; width of a quoted token."""
-PASSED_OVER, EARLY_END = "passed-over", "early-end"
-"""Kinds of descriptions that say where another token than the best was chosen, and not by which rule."""
+PASSED_OVER = "passed-over"
+"""Kind of the description that says where another token than the best was chosen, and not by which rule."""
 WARMTHS = tuple(k / 20 for k in range(2, 41))
 """Temperatures that are tried."""
 WINDOWS = (16, 32, 64, 128, 256, 512, 1024, 1 << 20)
@@ -55,6 +56,10 @@ class Choices:
     eos: int
     spell: Callable[[int], str] | None = None
     """Returns a token's text."""
+    ends: Sequence[int] = ()
+    """Numbers of tokens after which other pages' wrong texts end early."""
+    blanks: int = 0
+    """Number of blank tokens before the end, which a text may lack."""
 
     def named(self, token: int) -> str:
         """Return a token's id, with its text if that is known."""
@@ -100,7 +105,9 @@ def of_choices(choices: Choices, *, is_sure: bool) -> Iterator[Description]:
     if not choices.other:
         return
     yield from measured(_of_end, choices)
-    yield from measured(_of_early_end, choices)
+    yield from measured(of_early_end, choices)
+    if ends_early(choices):
+        return
     yield from measured(_never_chosen, choices)
     yield from measured(_of_ngrams, choices)
     if sorted(map(choices.rank, choices.other))[len(choices.other) // 2] > FAR:
@@ -189,27 +196,6 @@ def _of_end(choices: Choices) -> Iterator[Description]:
             f"EOS was best at step {at[0] + 1:,} and not chosen; {count(more, 'token')} more follow{'s' * (more == 1)}"
         )
         yield Description("no-end", text, 1.0, len(at))
-
-
-def _of_early_end(choices: Choices) -> Iterator[Description]:
-    """Yield the rank of EOS where a text ends whose other tokens are all the best ones."""
-    last = len(choices.tokens) - 1
-    if choices.other != [last] or choices.tokens[last] != choices.eos:
-        return
-    if choices.spell and not choices.spell(choices.best[last]).strip():
-        return  # white space, which a text lacks at its end
-    below = choices.logits.amax(-1) - choices.logits[:, choices.eos]
-    text = (
-        f"EOS is chosen at step {last + 1:,}, where it is of rank {choices.rank(last):,}, {float(below[last]):.3g} "
-        f"below the best, {choices.named(choices.best[last])}"
-    )
-    nearest = float(below[:last].min()) if last else math.inf
-    if nearest > float(below[last]):
-        most = f" to {nearest:.3g}" if last else ""
-        text += f"; as if {float(below[last]):.3g}{most} were added to its logit, or more from step to step"
-    else:
-        text += f"; it was nearer at step {int(below[:last].argmin()) + 1:,}, by {nearest:.3g}, and not chosen there"
-    yield Description(EARLY_END, text, 1.0, last)
 
 
 def _never_chosen(choices: Choices) -> Iterator[Description]:

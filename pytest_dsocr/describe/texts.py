@@ -66,7 +66,7 @@ CHANGES: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "reversed": ("the characters are in the opposite order", lambda text: text[::-1]),
 }
 """Changes of a whole text without a parameter, the simplest first."""
-CHOSEN = "no-end", "early-end", "never-chosen", "ngrams", "tied", "penalised", "passed-over", "fed"
+CHOSEN = "no-end", "early-end", "cut-off", "never-chosen", "ngrams", "tied", "penalised", "passed-over", "fed"
 """Kinds of descriptions of a text by the choice of its tokens."""
 RULES = frozenset((*CHANGES, *CHOSEN, "as-one", "state", "other-page", "told"))
 """Kinds of descriptions of a text that say by which rule it was made; others may come from any stage."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 
+from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.describe.choices import of_choices
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.measured import measured, measured_in_time
@@ -29,8 +31,19 @@ def describe_choices(
         is_sure: whether the subject's own logits are known to be right.
     """
     with torch.no_grad():
-        page = TextPage(engine, read)
-        choices = without_end(choices_of(page))
-        before = [TextPage(engine, one) for one in others]
+        page, *before = [TextPage(engine, one) for one in (read, *others)]
+        cuts, ends = _cuts(page), [len(cut) for one in before for cut in _cuts(one)[-1:]]
+        if cuts:  # a text that is stripped is made of other tokens at its end
+            page.ids = [*cuts[-1], engine.policy.eos_id]
+        choices = replace(without_end(choices_of(page)), ends=ends, blanks=max(0, len(cuts) - 1))
         fed = [*measured_in_time(partial(describe_fed, is_sure=is_sure), page, choices, before)]
     return fed or [*measured(partial(of_choices, is_sure=is_sure), choices)][:1]
+
+
+def _cuts(page: TextPage) -> list[Sequence[int]]:
+    """Return the first tokens of the reference that make a page's text, if it breaks off; several if blanks follow."""
+    text, tokens, decode = page.read.text, page.read.reference_tokens, page.engine.tokenizer.decode
+    if len(text) >= len(page.right) or not page.right.startswith(text):
+        return []
+    every = (tokens[:size] for size in range(1, len(tokens)))
+    return [some for some in every if clean_output(decode(some)) == text]

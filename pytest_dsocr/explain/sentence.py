@@ -42,6 +42,7 @@ def of_search(question: Question, answer: SearchResult) -> Explanation | None:
     if not answer.tried and not answer.raised:
         return None
     what, is_text, untried = question.what, question.what in BY_TEXT, _untried(question, answer)
+    answer = _simplest_first(answer) if is_text else answer
     if not answer.found:
         failed = () if question.others else answer.raised
         raised = f"; {len(failed)} could not be computed: {_listed(failed, ', ')}" if failed else ""
@@ -55,7 +56,8 @@ def of_search(question: Question, answer: SearchResult) -> Explanation | None:
         if evidence.is_chance:
             text = f"{UNTOLD}: {_several(question, answer)} gave {where}, with {places}{untried}"
             return replace(_of_search(answer, text, what, evidence, pages=pages), words=())
-        text = f"{_of_parts(answer)}{named}, the engine reproduces {where} (equal, with {places}){untried}"
+        apart = _not_apart(pages) if len(answer.found) > 1 else ""
+        text = f"{_of_parts(answer)}{named}, the engine reproduces {where} (equal, with {places}{apart}){untried}"
         return _of_search(answer, text, what, evidence, pages=pages)
     apart = "equal" if answer.error == 0 else f"{answer.error:.0e} apart"
     without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
@@ -68,6 +70,17 @@ def of_search(question: Question, answer: SearchResult) -> Explanation | None:
     text = f"{named}, the engine reproduces {reached}{_behind(answer)}{untried}"
     found = _of_search(answer, text, what, evidence)
     return replace(found, words=()) if answer.beyond.startswith(NOT) else found
+
+
+def _simplest_first(answer: SearchResult) -> SearchResult:
+    """Return the result with the mistakes in fewest words first: all of them give the same texts."""
+    rows = sorted(zip(answer.found, answer.words, answer.groups, strict=True), key=lambda row: len(row[1].split()))
+    found, words, groups = zip(*rows, strict=True) if rows else ((), (), ())
+    return replace(answer, found=found, words=words, groups=groups)
+
+
+def _not_apart(pages: int) -> str:
+    return f"; {'this page does' if pages == 1 else f'these {pages} pages do'} not tell them apart"
 
 
 def _of_search(

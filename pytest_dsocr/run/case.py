@@ -27,7 +27,7 @@ from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.side_files import write_sides
 from pytest_dsocr.run.described import noting_errors, seen
 from pytest_dsocr.run.described_tensors import descriptions
-from pytest_dsocr.run.further import further_causes
+from pytest_dsocr.run.further import TEXT, further_causes
 from pytest_dsocr.run.limits import CPU, dtype_of, limits_of
 from pytest_dsocr.run.reproducers import reproduce
 from pytest_dsocr.run.resources import RunResources
@@ -93,7 +93,8 @@ def run_case(
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, described=relations))
         with noting_errors():
             further = further_causes(report, subject, resources)
-        explanation = sentence.beside(explanation, relations.values(), is_only=not further)
+        is_only = all(one.what == TEXT for one in further)
+        explanation = sentence.beside(explanation, relations.values(), is_only=is_only)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation, further=further))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None

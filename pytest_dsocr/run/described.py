@@ -13,7 +13,7 @@ from pytest_dsocr.contract.artifacts import figure_of
 from pytest_dsocr.contract.drawing import draw_boxes, place
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.describe.boxes import of_boxes
+from pytest_dsocr.describe.boxes import of_boxes, units_of
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.files import Figure, Figures, of_files
 from pytest_dsocr.describe.ids import Vocabulary, of_counts, of_grids, of_ids, of_mask
@@ -119,10 +119,10 @@ def _of_text(report: CaseReport, vocabulary: Vocabulary) -> Iterator[Description
 
 
 def _of_boxes(report: CaseReport, _: Vocabulary) -> Iterator[Description]:
-    answer, expected = report.exchange.answer, report.exchange.expected.output
-    yield from of_boxes(
-        *([(span.label, box) for span in of for box in span.boxes] for of in (answer.spans, expected.spans))
-    )
+    answer, expected, case = report.exchange.answer, report.exchange.expected.output, report.case
+    own, other = ([(span.label, box) for span in of for box in span.boxes] for of in (answer.spans, expected.spans))
+    units = () if case.is_several else units_of(load_image(case.page).size, case.preset)
+    yield from of_boxes(own, other, units)
 
 
 def _of_files(report: CaseReport, _: Vocabulary) -> Iterator[Description]:

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
-from pytest_dsocr.describe.choices import EARLY_END, PASSED_OVER
+from pytest_dsocr.describe.choices import PASSED_OVER
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.ends import CUT_OFF, EARLY_END
 from pytest_dsocr.describe.wiring import error_of
 from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.feeding import FED
@@ -40,7 +41,7 @@ def descriptions(report: CaseReport, subject: TextSubject, resources: RunResourc
         return {}
     found, what = described(report, resources.vocabulary, resources.pages), report.divergence.first.what
     if report.exchange.told:  # the choices are right
-        told = describe_told(report, resources.vocabulary.tokenizer)
+        told = describe_told(report.exchange.told, resources.vocabulary.tokenizer)
         return {what: told} if told else found
     is_open = not any(one.explains and one.kind not in OF_EFFECTS for one in found.values())
     if what in BY_TEXT and is_open and resources.explainer.budget_s and what not in resources.described_stages:
@@ -88,7 +89,7 @@ def _with_choices(
     own = found.get(what)
     if not of_choices or (own and own.kind == "edited" and own.explains and of_choices[0].kind == PASSED_OVER):
         return found
-    is_end = own is not None and own.kind == "ends" and of_choices[0].kind == EARLY_END
+    is_end = own is not None and own.kind == "ends" and of_choices[0].kind in (EARLY_END, CUT_OFF)
     text = f"{own.text}; {of_choices[0].text}" if own and is_end else of_choices[0].text
     return {what: replace(of_choices[0], text=text)}
 

@@ -1,24 +1,31 @@
 """Causes of a case besides that of its first divergence, each with an explanation or a description."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from pytest_dsocr.compare.case import CaseReport, FurtherCause
+from pytest_dsocr.compare.case import CaseReport, Explanation, FurtherCause
 from pytest_dsocr.compare.divergence import is_cut
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
-from pytest_dsocr.contract.markup import to_mmd
+from pytest_dsocr.contract.markup import clean_output, to_mmd
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.several_texts import Told
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.describe.texts import of_texts
-from pytest_dsocr.explain.sentence import beside
+from pytest_dsocr.explain.question import question_of
+from pytest_dsocr.explain.sentence import NOT_SEARCHED, beside
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.run.described import relation
 from pytest_dsocr.run.described_steps import describe_logits
 from pytest_dsocr.run.described_tensors import describe_tensor
 from pytest_dsocr.run.resources import RunResources
+from pytest_dsocr.run.told import describe_told, told_beside
 from pytest_dsocr.subjects.protocol import TextSubject
+
+TEXT = "text"
+"""Comparison of what ``text_of`` makes of right tokens."""
 
 
 def further_causes(report: CaseReport, subject: TextSubject, resources: RunResources) -> tuple[FurtherCause, ...]:
@@ -32,12 +39,28 @@ def further_causes(report: CaseReport, subject: TextSubject, resources: RunResou
     first, outputs = divergence.scene.first, _outputs(report)
     key = first.stage, is_cut(exchange.expected.inputs.shapes)
     has_tensors = exchange.answer.level >= Level.INPUTS and exchange.answer.input_tensors is not None
-    if first.name.kind is not ComparisonKind.VALUE or key in resources.followed or not (has_tensors or outputs):
+    if first.name.kind is not ComparisonKind.VALUE or key in resources.followed:
+        return ()
+    told = told_beside(report, subject, resources.vocabulary.tokenizer)
+    if not (has_tensors or outputs or told):
         return ()
     resources.followed.add(key)
-    found = resources.explainer.further(report, outputs)
+    found = resources.explainer.further(report, outputs) if has_tensors or outputs else ()
     causes = ((one, _described(one.what, report, subject, resources)) for one in found)
-    return tuple(FurtherCause(beside(one, [own] if own else []) or one, own) for one, own in causes)
+    every = [FurtherCause(beside(one, [own] if own else []) or one, own) for one, own in causes]
+    at = next((k for k, one in enumerate(every) if one.what == MMD), len(every))
+    return (*every[:at], *_of_text(report, told, resources), *every[at:])
+
+
+def _of_text(report: CaseReport, told: Sequence[Told], resources: RunResources) -> Iterator[FurtherCause]:
+    """Yield why ``text_of`` gives wrong texts of the reference's tokens, if it does."""
+    if not told or (question := question_of(report, resources.explainer.budget_s)) is None:
+        return
+    actual, tokenizer = clean_output(told[0].text), resources.vocabulary.tokenizer
+    page = replace(question.page, text=actual, told=tuple(told))
+    found = resources.explainer.answered(replace(question, what=TEXT, page=page))
+    own = describe_told(told, tokenizer) or simplest(of_texts(actual, clean_output(tokenizer.decode(told[0].tokens))))
+    yield FurtherCause(found or Explanation(NOT_SEARCHED, TEXT), own)
 
 
 def _described(what: str, report: CaseReport, subject: TextSubject, resources: RunResources) -> Description | None:

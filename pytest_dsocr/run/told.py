@@ -27,14 +27,27 @@ def with_told(report: CaseReport, subject: TextSubject, tokenizer: TextTokenizer
     if report.divergence is None or report.divergence.first.what not in OF_TEXT or answer.fault:
         return report
     chosen = tuple(step.token for step in answer.forced or ())
-    asked = CheckedSubject(subject)
-    if not chosen or chosen != tokens or not asked.tells_text:
-        return report
-    lists = [tokens, *_cuts(tokens, tokenizer)]
-    told = shown("text_of", lambda: tuple(Told(tuple(of), asked.text_of(of)) for of in lists))
-    if told is None or clean_output(told[0].text) != answer.text:
+    told = _told(report, subject, tokenizer) if chosen == tokens else ()
+    if not told or clean_output(told[0].text) != answer.text:
         return report
     return replace(report, exchange=replace(report.exchange, told=told))
+
+
+def told_beside(report: CaseReport, subject: TextSubject, tokenizer: TextTokenizer) -> tuple[Told, ...]:
+    """Return what ``text_of`` makes of the reference's tokens, if it is wrong on its own and not the first cause."""
+    if report.divergence is None or report.exchange.told or report.exchange.answer.fault:
+        return ()
+    told = _told(report, subject, tokenizer)
+    return told if told and clean_output(told[0].text) != clean_output(tokenizer.decode(told[0].tokens)) else ()
+
+
+def _told(report: CaseReport, subject: TextSubject, tokenizer: TextTokenizer) -> tuple[Told, ...]:
+    """Return the texts of the reference's tokens, whole and cut; nothing if the subject does not offer ``text_of``."""
+    asked, tokens = CheckedSubject(subject), report.exchange.expected.token_ids
+    if not tokens or not asked.tells_text:
+        return ()
+    lists = [tokens, *_cuts(tokens, tokenizer)]
+    return shown("text_of", lambda: tuple(Told(tuple(of), asked.text_of(of)) for of in lists)) or ()
 
 
 def _cuts(tokens: Sequence[int], tokenizer: TextTokenizer) -> Iterator[Sequence[int]]:
@@ -47,9 +60,9 @@ def _cuts(tokens: Sequence[int], tokenizer: TextTokenizer) -> Iterator[Sequence[
             yield [*inner[:size], *end]
 
 
-def describe_told(report: CaseReport, tokenizer: TextTokenizer) -> Description | None:
+def describe_told(told: Sequence[Told], tokenizer: TextTokenizer) -> Description | None:
     """Return the change by which ``text_of`` gives its texts; None if it was not asked, or if no change does."""
-    return of_told([_pair(one, tokenizer) for one in report.exchange.told])
+    return of_told([_pair(one, tokenizer) for one in told])
 
 
 def _pair(told: Told, tokenizer: TextTokenizer) -> TextPair:

@@ -1,8 +1,10 @@
 """Tokens that are not the best ones: drawn, penalised, or chosen after the end."""
 
 import msgspec
+import pytest
 import torch
 
+from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.describe.choices import Choices, of_choices
 from pytest_dsocr.describe.description import Description
@@ -125,7 +127,7 @@ def test_an_early_end_has_the_rank_of_eos() -> None:
     found = first(tokens, logits, is_sure=False)
     assert found is not None
     assert found.kind == "early-end"
-    assert "EOS is chosen at step 81, where it is of rank 10, " in found.text
+    assert found.text.startswith("the text ends after 80 tokens; if an EOS ended it, that was of rank 10, ")
     assert "it was nearer at step " in found.text
     logits[:80, EOS] -= 9
     favoured = first(tokens, logits, is_sure=False)
@@ -134,6 +136,28 @@ def test_an_early_end_has_the_rank_of_eos() -> None:
     assert float(low) < float(high)
     tokens[40] = (tokens[40] + 1) % 50
     assert getattr(first(tokens, logits, is_sure=False), "kind", "") != "early-end"
+
+
+@pytest.mark.parametrize(
+    ("size", "rank", "ends", "kind"),
+    [
+        (81, 10, (), "early-end"),
+        (81, 10, (80,), "early-end"),
+        (81, 70, (), "cut-off"),
+        (81, 10, (81, 81), "cut-off"),
+        (64, 10, (), "cut-off"),
+        (100, 10, (), "cut-off"),
+    ],
+)
+def test_a_text_that_a_limit_cut_off_has_no_eos(size: int, rank: int, ends: tuple[int, ...], kind: str) -> None:
+    logits = 5 + 3 * random(120, 90)
+    logits[:, EOS] = logits.topk(rank - 1).values[:, -1] - 0.001
+    tokens = [*logits[:size].argmax(-1).tolist(), EOS]
+    found = next(of_choices(Choices(tokens, logits[: size + 1], PROMPT, EOS, ends=ends), is_sure=True))
+    assert found.kind == kind
+    assert "chosen at step" not in found.text
+    assert (f"ends after {size} tokens without an EOS" in found.text) is (kind == "cut-off")
+    assert ("as 2 pages read before" in found.text) is (len(ends) > 1)
 
 
 def test_few_tokens_that_are_not_the_best_are_named_if_the_logits_are_right() -> None:
@@ -145,12 +169,35 @@ def test_few_tokens_that_are_not_the_best_are_named_if_the_logits_are_right() ->
     assert first(tokens, is_sure=False) is None
 
 
+def right_ids() -> tuple[int, ...]:
+    """Return the tokens of the page."""
+    case = make_case(PAGE, "free", "tiny", family=DEEPSEEK_OCR)
+    return tuple(engine().run(PAGE, prompt=case.prompt, preset=case.preset).token_ids)
+
+
 def test_a_text_that_goes_on_is_followed_by_the_explaining_engine() -> None:
     case = make_case(PAGE, "free", "tiny", family=DEEPSEEK_OCR)
     packed = pack_case(case)
-    right = engine().run(PAGE, prompt=case.prompt, preset=case.preset)
-    read = PageRead({**packed, "preset": dict(packed["preset"])}, f"{right.text} +", tuple(right.token_ids))
+    ids = right_ids()
+    text = clean_output(engine().tokenizer.decode(ids))
+    read = PageRead({**packed, "preset": dict(packed["preset"])}, f"{text} +", ids)
     answer = ExplainingRuntime.load("mini").describe_choices(msgspec.to_builtins(read), [], is_sure=True)
     [found], lines = msgspec.convert(answer, Answer)
     assert not lines
-    assert found.text == f"EOS was best at step {len(right.token_ids)} and not chosen; 1 token more follows"
+    assert found.text == f"EOS was best at step {len(ids)} and not chosen; 1 token more follows"
+
+
+def test_a_text_that_is_cut_after_any_token_is_not_said_to_have_chosen_another_one() -> None:
+    """A text that is cut after a blank is made of other tokens."""
+    case = make_case(PAGE, "free", "tiny", family=DEEPSEEK_OCR)
+    packed, runtime = pack_case(case), ExplainingRuntime.load("mini")
+    ids, decode = right_ids(), engine().tokenizer.decode
+    sizes = [k for k in range(2, len(ids)) if decode(ids[:k]) != clean_output(decode(ids[:k]))]
+    assert sizes
+    for size in (sizes[0], sizes[0] + 1):
+        read = PageRead({**packed, "preset": dict(packed["preset"])}, clean_output(decode(ids[:size])), ids)
+        answer = runtime.describe_choices(msgspec.to_builtins(read), [], is_sure=True)
+        found, lines = msgspec.convert(answer, Answer)
+        assert not lines
+        assert [one.kind for one in found] == ["cut-off"], (size, found)
+        assert "without an EOS" in found[0].text

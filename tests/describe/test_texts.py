@@ -3,14 +3,17 @@
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, strategies
 
-from pytest_dsocr.describe.boxes import of_boxes
+from pytest_dsocr.contract.presets import Preset, get_preset
+from pytest_dsocr.describe.boxes import of_boxes, units_of
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.describe.state import PageSeen, ReadingSeen, of_ends, of_other_page, of_readings
 from pytest_dsocr.describe.texts import CHANGES, of_texts
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
 LINES = [f"Line {k}: <b>R&D</b> costs 1{k}% of “{k * 37 % 91}”, see C:\\x{k}" for k in range(12)]
 TEXT = "\n".join(LINES)
@@ -87,6 +90,54 @@ def test_boxes_are_described_by_the_simplest_relation(actual: Labelled, kind: st
     assert found is not None
     assert (found.kind, found.explains) == (kind, kind != "anatomy"), found
     assert words in found.text
+
+
+GUNDAM, TINY = (get_preset(name, DEEPSEEK_OCR.presets) for name in ("gundam", "tiny"))
+IN_UNITS: dict[str, tuple[Labelled, tuple[int, int], Preset, str]] = {
+    "page": (
+        _changed("int(x1 / 999 * 1140)", "int(y1 / 999 * 1101)", "int(x2 / 999 * 1140)", "int(y2 / 999 * 1101)"),
+        (1140, 1101),
+        GUNDAM,
+        "9 boxes: in pixels of the page, 1140 x 1101 (x times 1.14, y times 1.1)",
+    ),
+    "neither": (
+        _changed(*(f"round({one} / 999 * 512{' + 256' * (one[0] == 'x')})" for one in ("x1", "y1", "x2", "y2"))),
+        (2000, 2000),
+        GUNDAM,
+        "",
+    ),
+    "view": (
+        _changed(*(f"round({one} / 999 * 512)" for one in ("x1", "y1", "x2", "y2"))),
+        (700, 900),
+        TINY,
+        "9 boxes: in pixels of the view, 512 x 512 (x times 0.513, y times 0.513)",
+    ),
+    "view with bars": (
+        _changed(
+            *(f"round({one} / 999 * {' 512 + 256' if one[0] == 'x' else 1024})" for one in ("x1", "y1", "x2", "y2"))
+        ),
+        (900, 1800),
+        GUNDAM,
+        "9 boxes: in pixels of the view with the page's bars, 1024 x 1024 (x times 0.513 +256, y times 1.03)",
+    ),
+    "page or view": (
+        _changed(*(f"int({one} / 999 * 1280)" for one in ("x1", "y1", "x2", "y2"))),
+        (1280, 1280),
+        replace(GUNDAM, base_size=1280),
+        "9 boxes: in pixels of the page, 1280 x 1280 (x times 1.28, y times 1.28) or in pixels of the view, ",
+    ),
+}
+
+
+@pytest.mark.parametrize(("actual", "size", "preset", "words"), IN_UNITS.values(), ids=IN_UNITS)
+def test_boxes_in_pixels_of_the_page_or_of_its_view_are_recognised(
+    actual: Labelled, size: tuple[int, int], preset: Preset, words: str
+) -> None:
+    found = simplest(of_boxes(actual, BOXES, units_of(size, preset)))
+    assert found is not None
+    assert found.explains
+    assert found.text.startswith(words)
+    assert (found.kind == "in-pixels") is bool(words)
 
 
 PAGES = {"a": PageSeen("one", 700), "b": PageSeen("two", 700), "c": PageSeen("three", 900)}

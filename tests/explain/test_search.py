@@ -112,6 +112,25 @@ def test_of_texts_the_part_is_named_where_many_mistakes_give_them(found: str, wo
     assert (said.is_proven, said.mistakes) == (len(ids) == 1, ids)
 
 
+PENALTIES = ("a penalty of 1.2, the prompt's not counted", "a penalty of 1.1", "a penalty of 1.2")
+
+
+@pytest.mark.parametrize(("others", "words"), [(0, "; this page does not tell"), (2, "; these 3 pages do not tell")])
+def test_of_mistakes_that_give_the_same_texts_the_simplest_comes_first(others: int, words: str) -> None:
+    """The order of the catalogue says nothing about a text that all of them give."""
+    ids = ("read.said-1.2", "read.1.1", "read.1.2")
+    answer = SearchResult(3, 0, 1.0, ids, PENALTIES, ("read",) * 3, 0.0, True, done=ids, places=20)
+    asked = Question(PAGE, "text", 3, 20, NEAR, others=(PAGE,) * others)
+    said = sentence.of_search(asked, answer)
+    assert said is not None
+    assert (said.mistakes, said.words) == ((*ids[1:], ids[0]), (*PENALTIES[1:], PENALTIES[0]))
+    assert f"{words} them apart" in said.text
+    alone = replace(answer, found=ids[:1], words=PENALTIES[:1], groups=("read",))
+    known = sentence.of_search(asked, alone)
+    assert known is not None
+    assert "apart" not in known.text
+
+
 TENSOR = SearchResult(3, 0, WITHOUT, ("sam.b",), ("the mistake b",), ("sam",), 0.0, True, done=("a", "sam.b", "c"))
 TEXT = replace(TENSOR, places=20)
 
@@ -150,7 +169,7 @@ def test_a_pair_is_proven_only_if_every_pair_was_tried(names: str, is_proven: bo
         (TEXT, "text", True),
         (replace(TEXT, places=1), "text", False),
         (replace(TEXT, untried=1), "text", False),
-        (replace(TEXT, found=("sam.b", "sam.c")), "text", False),
+        (replace(TEXT, found=("sam.b", "sam.c"), words=("b", "c"), groups=("sam", "sam")), "text", False),
     ],
 )
 def test_proven_is_what_alone_is_left_when_all_were_tried_and_much_is_equal(

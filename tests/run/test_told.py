@@ -1,5 +1,6 @@
 """A wrong ``text_of`` is described by what it makes of other tokens, and no mistake is named that these refute."""
 
+import html
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,9 +15,10 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.run.described_tensors import descriptions
+from pytest_dsocr.run.further import further_causes
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.run.sides import ask
-from pytest_dsocr.run.told import with_told
+from pytest_dsocr.run.told import told_beside, with_told
 from pytest_dsocr.subjects.engine import EngineSubject
 from tests.faults.trial import SETUP, cases, loaded, reference
 from tests.subjects.spoilt import only
@@ -88,6 +90,18 @@ def test_a_wrong_text_of_is_described_by_other_tokens(
     assert explanation.mistakes == mistakes
 
 
+def _wrong_before(right: CaseReport) -> CaseReport:
+    """Return the report of a page whose first wrong values are those of vision, and whose text is wrong as well."""
+    answer = right.exchange.answer
+    what = next(name for name in answer.seams if name.startswith("sam"))
+    seam = replace(answer.seams[what], sha256="", sketch=2 * answer.seams[what].sketch)
+    wrong = replace(answer, seams={**answer.seams, what: seam}, text="another text", input_tensors=None)
+    report = judge(replace(right.exchange, answer=wrong), tolerances("float32"))
+    assert report.divergence is not None
+    assert report.divergence.first.what == what
+    return report
+
+
 def _question(report: CaseReport) -> Any:
     from pytest_dsocr.explain.question import question_of
 
@@ -99,3 +113,48 @@ def test_a_text_of_that_is_not_the_cause_is_not_asked(right: CaseReport, resourc
     wrong = judge(replace(right.exchange, answer=answer), tolerances("float32"))
     subject: Any = only(loaded(), Level.STAGES, "text_of")
     assert with_told(wrong, subject, resources.vocabulary.tokenizer).exchange.told == ()
+
+
+def _escaped(subject: EngineSubject, ids: Sequence[int]) -> str:
+    return html.escape(subject.text_of(ids).removesuffix(EOS), quote=False)
+
+
+BESIDE: dict[str, tuple[Tell, str, str]] = {
+    "escaped": (_escaped, "every &, < and > is escaped as in HTML", "text.escaped"),
+    "held back": (_held_back, "the last 2 characters are missing", ""),
+}
+
+
+@pytest.mark.parametrize(("tell", "words", "mistake"), BESIDE.values(), ids=BESIDE)
+def test_a_wrong_text_of_is_a_cause_besides_a_wrong_stage(
+    tell: Tell, words: str, mistake: str, right: CaseReport, resources: RunResources
+) -> None:
+    """The port's own tokens are wrong as well, so only the reference's show it."""
+    port = Port(loaded().engine)
+    port.tell = tell
+    resources.followed.clear()
+    [found] = further_causes(_wrong_before(right), only(port, Level.STAGES, "text_of"), resources)
+    assert (found.what, *found.explanation.mistakes) == ("text", *filter(None, [mistake]))
+    assert found.description is not None
+    assert found.description.text.startswith(f"in what `text_of` returns, {words}, for each of ")
+
+
+def test_a_wrong_text_of_is_a_cause_besides_a_read_that_does_not_use_it(
+    right: CaseReport, resources: RunResources
+) -> None:
+    port = Port(loaded().engine)
+    port.tell = _escaped
+    wrong = judge(
+        replace(right.exchange, answer=replace(right.exchange.answer, text="another text", input_tensors=None)),
+        tolerances("float32"),
+    )
+    resources.followed.clear()
+    subject = only(port, Level.STAGES, "text_of")
+    report = with_told(wrong, subject, resources.vocabulary.tokenizer)
+    [found] = further_causes(report, subject, resources)
+    assert (found.what, *found.explanation.mistakes) == ("text", "text.escaped")
+
+
+def test_a_right_text_of_is_no_further_cause(right: CaseReport, resources: RunResources) -> None:
+    subject: Any = only(loaded(), Level.STAGES, "text_of")
+    assert told_beside(_wrong_before(right), subject, resources.vocabulary.tokenizer) == ()
