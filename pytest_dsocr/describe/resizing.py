@@ -37,7 +37,7 @@ MOST_MOVES = 4
 WHOLE = 8
 """Bits of a level that is right."""
 
-ToWhole = Callable[[Tensor], Tensor]
+ToLevels = Callable[[Tensor], Tensor]
 
 
 def _whole(levels: Tensor) -> Tensor:
@@ -55,6 +55,10 @@ def _limited(levels: Tensor) -> Tensor:
 def _in_bfloat16(levels: Tensor) -> Tensor:
     """Return levels whose pixels are rounded to bfloat16."""
     return (((levels / 255 - 0.5) / 0.5).bfloat16().float() + 1) * 127.5
+
+
+def _finished(limited: ToLevels, cast: ToLevels, levels: Tensor) -> Tensor:
+    return cast(limited(levels))
 
 
 class Light(NamedTuple):
@@ -80,7 +84,7 @@ LIGHTS = (
     *(_power(f"a power of {gamma:g} of its levels", gamma) for gamma in (1.8, 2.0, 2.2, 2.4, 1 / 2.2)),
     Light("floats, which are rounded once, after both passes", _same, _same),
     *(
-        Light(f"floats, which are {words}", _same, _same, lambda x, limited=limited, cast=cast: cast(limited(x)))
+        Light(f"floats, which are {words}", _same, _same, partial(_finished, limited, cast))
         for words, limited in (
             ("neither rounded to levels nor limited to 0 to 255", _same),
             ("limited to 0 to 255, and not rounded to levels", _limited),
@@ -211,7 +215,7 @@ def _of_lines(actual: Tensor, expected: Tensor, source: Source, grid: Grid) -> I
         yield _Way(f"in the page, before it is resized, {text}", source.page.point([*chain(*tables)]), grid)
 
 
-def _table(line: Line, rounded: ToWhole) -> list[int]:
+def _table(line: Line, rounded: ToLevels) -> list[int]:
     return [int(one) for one in rounded(line.at(torch.arange(LEVELS))).tolist()]
 
 
