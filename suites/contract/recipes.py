@@ -109,7 +109,7 @@ class _Found:
 
     plain: View
     recipes: list[_Explained]
-    """Recipe of the plain page, then those of other pages."""
+    """Recipe of the plain page, then those of other pages; none if the plain page is not explained."""
     needed: Sequence[Sequence[Change]] | None
     """Changes that bring the plain page much nearer; None if a recipe explains it."""
     is_refuted: bool
@@ -141,9 +141,10 @@ class Recipes:
         if what not in self._found:
             name, usual = PLAIN[what]
             first = self._view(what, self.drawn(name), sizes_of(usual, self.asked.family))
-            plain = _Explained.of(_sought(first, {}), first)
-            needed = _needed(first, plain.made) if first.apart(plain.made) else None
-            self._found[what] = _Found(first, [plain], needed, is_refuted=needed is not None)
+            made = _sought(first, {})
+            needed = _needed(first, made) if first.apart(made) else None
+            recipes = [_Explained.of(made, first)] if needed is None else []
+            self._found[what] = _Found(first, recipes, needed, is_refuted=needed is not None)
         of = self._found[what]
         if of.needed is not None:
             yield from said(of.needed)
