@@ -40,16 +40,16 @@ WHOLE = 8
 ToLevels = Callable[[Tensor], Tensor]
 
 
-def _whole(levels: Tensor) -> Tensor:
-    return levels.round().clamp(0, LEVELS - 1)
-
-
 def _same(values: Tensor) -> Tensor:
     return values
 
 
 def _limited(levels: Tensor) -> Tensor:
     return levels.clamp(0, LEVELS - 1)
+
+
+def _whole(levels: Tensor) -> Tensor:
+    return _limited(levels).round()
 
 
 def _in_bfloat16(levels: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class Light(NamedTuple):
     text: str
     of_level: Callable[[Tensor], Tensor]
     to_level: Callable[[Tensor], Tensor]
-    finished: Callable[[Tensor], Tensor] = _whole
+    finished: ToLevels = _whole
     """Rounds and limits the levels."""
 
 
