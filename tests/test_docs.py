@@ -27,7 +27,7 @@ from pytest_dsocr.models import MODELS, STAGE_NAMES
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
+from pytest_dsocr.plugin import fixtures, perf, side_fixtures, stage_fixtures
 from pytest_dsocr.plugin.markers import registration_lines
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.records.config import Level
@@ -141,7 +141,7 @@ def test_options_are_those_of_the_code_and_in_its_order() -> None:
 
 def test_fixtures_are_those_of_the_code_and_in_its_order() -> None:
     reported = [row[0].strip("`") for row in table("docs/options.md", "fixture")]
-    names = vars(fixtures) | vars(stage_fixtures) | vars(perf)
+    names = vars(fixtures) | vars(side_fixtures) | vars(stage_fixtures) | vars(perf)
     assert sorted(reported) == sorted(name for name in names if name.startswith("dsocr_"))
 
 
