@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.describe.wiring import error_of
-from pytest_dsocr.explain.described import NEARER, Seen, computed, right_of
+from pytest_dsocr.explain.computed import Seen, computed, right_of
+from pytest_dsocr.explain.described import NEARER
 from pytest_dsocr.explain.mistake import blocks_of, model_of
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.explain.search import distance

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.explain.described import Seen, describe_seen
+from pytest_dsocr.explain.computed import Seen
+from pytest_dsocr.explain.described import describe_seen
 from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of
 from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.records.names import TensorName
