@@ -29,6 +29,7 @@ from pytest_dsocr.engine.portable import write_portable
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr.sizes import sizes_of
+from pytest_dsocr.models.deepseek_ocr.vendor import sam_arguments
 from pytest_dsocr.subjects.protocol import Setup
 
 DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
@@ -47,15 +48,7 @@ def resize(architecture: Architecture) -> None:
         sam_encoder,
         vision.ImageEncoderViT,
         sam,
-        depth=sam.layers,
-        embed_dim=sam.width,
-        img_size=sam.image_size,
-        mlp_ratio=sam.mlp_ratio,
-        num_heads=sam.heads,
-        patch_size=sam.patch_size,
-        use_rel_pos=True,
-        global_attn_indexes=sam.global_attn_indexes,
-        window_size=sam.window_size,
+        **sam_arguments(sam),
         patch_embed_bias=True,
     )
     model.build_clip_l = partial(
