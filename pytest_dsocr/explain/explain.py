@@ -14,6 +14,7 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_best, explain_choices, explain_steps, explain_written
+from pytest_dsocr.explain.hints import TENSORS
 from pytest_dsocr.explain.mistake import Mistake, StagePart, in_one_block
 from pytest_dsocr.explain.question import BY_TEXT, Question
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
@@ -21,7 +22,6 @@ from pytest_dsocr.explain.rows import Group
 from pytest_dsocr.explain.search import NOT, NOTHING, Search, SearchResult, distance, distance_of_first
 from pytest_dsocr.explain.texts import explain_texts
 from pytest_dsocr.explain.together import added, together
-from pytest_dsocr.models import STAGES
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.names import ComparisonName, TensorName
 from pytest_dsocr.records.packing import unpack_inputs
@@ -33,7 +33,6 @@ SCREEN = 5
 """Factor by which a mistake must reduce the error of the first view's sampled values."""
 NEAR_OF_PIXELS = 2e-3
 """Largest error of reproduced pixels, which are rounded to bfloat16."""
-WITH_SEAMS = tuple(stage.name for stage in STAGES if stage.seams)
 
 
 def explain(engine: Engine[Any], case: Case, question: Question, clean_of: Callable[[Case], Clean]) -> SearchResult:
@@ -52,7 +51,7 @@ def explain(engine: Engine[Any], case: Case, question: Question, clean_of: Calla
         return explain_choices(clean, search)
     if what == "prefill_best" and question.best:
         return explain_best(clean, search)
-    if ComparisonName.parse(what).stage in WITH_SEAMS and what in question.seams:
+    if ComparisonName.parse(what).stage in TENSORS and what in question.seams:
         return of_seam(clean, search)
     return NOTHING
 

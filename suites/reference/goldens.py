@@ -7,8 +7,7 @@ from pytest_dsocr.records.config import Config
 from pytest_dsocr.reference import goldens
 from pytest_dsocr.reference.environment import family_in
 from pytest_dsocr.reference.goldens import RECORDINGS, part_of, shipped_folder
-
-MANIFEST = "manifest.json"
+from pytest_dsocr.reference.recording import MANIFEST
 
 
 def recordings_of(config: Config) -> Path:
