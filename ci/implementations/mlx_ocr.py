@@ -45,11 +45,7 @@ def resize(architecture: Architecture) -> None:
     sizes = sizes_of(architecture)
     sam, clip = sizes.sam, sizes.clip
     model.build_sam_vit_b = partial(
-        sam_encoder,
-        vision.ImageEncoderViT,
-        sam,
-        **sam_arguments(sam),
-        patch_embed_bias=True,
+        sam_encoder, vision.ImageEncoderViT, sam, **sam_arguments(sam), patch_embed_bias=True
     )
     model.build_clip_l = partial(
         vision.VitModel,

@@ -166,10 +166,7 @@ def _alternatives(block: Block, first: int) -> Iterator[Variant]:
     yield Variant("norms", "the norm before the perceptron is left out", norms=(True, False))
     for name, activation in ACTIVATIONS.items():
         yield Variant("activation", f"the activation is {name}", activation=activation)
-    for text, order in (
-        *([] if block.shares_keys else EXCHANGED),
-        ("keys and values are exchanged", (0, 2, 1)),
-    ):
+    for text, order in (*([] if block.shares_keys else EXCHANGED), ("keys and values are exchanged", (0, 2, 1))):
         yield Variant("heads", text, order=order)
     for head in range(block.head_count):
         factors = torch.ones(block.head_count).index_fill(0, torch.tensor([head]), 0.0)

@@ -58,10 +58,7 @@ def stage_of_reproducer(what: str) -> str:
     return (
         PREPROCESS
         if stage.startswith("images_") and stage != "images_seq_mask"
-        else {
-            "input_ids": TOKENIZER,
-            "images_seq_mask": TOKENIZER,
-        }.get(stage, stage.replace("/", "-") or "other")
+        else {"input_ids": TOKENIZER, "images_seq_mask": TOKENIZER}.get(stage, stage.replace("/", "-") or "other")
     )
 
 

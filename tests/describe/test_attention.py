@@ -167,12 +167,7 @@ FOUND: Mapping[str, Found] = {
     "norm": Found("clip.page/1", without_second_norm, "norms", "norm before the perceptron is left out"),
     "gates": Found("prefill/2", gated_by_gelu, "activation", "the activation is the exact GELU"),
     "int8": Found("prefill/2", in_int8, "rounded", "weights are held in int8 with one scale for the tensor"),
-    "blocks of queries": Found(
-        "prefill/2",
-        attends(by_blocks),
-        "mask",
-        "each block of 24 queries sees the keys",
-    ),
+    "blocks of queries": Found("prefill/2", attends(by_blocks), "mask", "each block of 24 queries sees the keys"),
     "joined": Found(
         "clip.page/1",
         weights("self_attn.out_proj.weight", lambda w: w.unflatten(1, (32, 6)).transpose(1, 2).flatten(1)),

@@ -133,12 +133,7 @@ def without_third(scores: Tensor) -> Tensor:
 
 
 FOUND: Mapping[str, Found] = {
-    "experts": Found(
-        "prefill/3",
-        exchanged_experts,
-        "experts",
-        "experts 3 and 5 differ; their outputs are those of",
-    ),
+    "experts": Found("prefill/3", exchanged_experts, "experts", "experts 3 and 5 differ; their outputs are those of"),
     "an expert": Found(
         "prefill/3",
         weights("mlp.experts.2.down_proj.weight", torch.zeros_like),
@@ -152,17 +147,9 @@ FOUND: Mapping[str, Found] = {
         "routed to expert 2 differ; its output is multiplied by 3",
     ),
     "pairs": Found("prefill/3", weights_by_number, "experts", "goes to its expert with the lowest number"),
-    "capacity": Found(
-        "prefill/3",
-        first_tokens,
-        "experts",
-        "of experts 0 to 4 and 7, after the first 10 tokens",
-    ),
+    "capacity": Found("prefill/3", first_tokens, "experts", "of experts 0 to 4 and 7, after the first 10 tokens"),
     "light": Found(
-        "prefill/3",
-        without_light,
-        "experts",
-        "the last expert's weight over that of the token's first is below 0.1",
+        "prefill/3", without_light, "experts", "the last expert's weight over that of the token's first is below 0.1"
     ),
     "last row": Found("prefill/3", without_last_row, "experts", "are left out: that of expert 7, the last one of its"),
     "one expert": Found("prefill/3", one_expert, "experts", "each token has 1 expert instead of 2"),
@@ -193,10 +180,7 @@ FOUND: Mapping[str, Found] = {
     ),
     "weights": Found("prefill/3", normalised_weights, "experts", "divided by their sum"),
     "weights of inputs": Found(
-        "prefill/3",
-        weighed_at(0, 1),
-        "experts",
-        "weight multiplies its expert's input, not its out",
+        "prefill/3", weighed_at(0, 1), "experts", "weight multiplies its expert's input, not its out"
     ),
     "weights of gates": Found(
         "prefill/3", weighed_at(-1, 1), "experts", "weight multiplies its expert's gate inside of"

@@ -52,12 +52,7 @@ def windows_from_the_end(layer: Any, engine: Engine[Any], changes: Changes) -> N
 
 
 FOUND: Mapping[str, Found] = {
-    "tables": Found(
-        "sam.page/2",
-        tables_late,
-        "bias",
-        "tables of relative positions are read 1 late",
-    ),
+    "tables": Found("sam.page/2", tables_late, "bias", "tables of relative positions are read 1 late"),
     "no tables": Found("sam.page/2", both_tables(torch.zeros_like), "bias", "relative positions are left out"),
     "windows": Found("sam.page/1", windows_from_the_end, "windows", "padded in front, not at the end"),
     "moved windows": Found("sam.page/1", windows_moved, "windows", "moved by 7 positions, around the edge"),

@@ -55,11 +55,7 @@ MADE = replace(
 def config(**changes: Any) -> Config:
     """Return the run's choices if a user sets no option but ``changes``."""
     given: dict[str, Any] = {option.name: option.value_if_unset for option in OPTIONS}
-    given |= {
-        "golden": Path("golden"),
-        "out": Path("dsocr-out"),
-        "given_by": {},
-    }
+    given |= {"golden": Path("golden"), "out": Path("dsocr-out"), "given_by": {}}
     return Config(**{**given, **changes})
 
 

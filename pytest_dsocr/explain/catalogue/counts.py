@@ -50,10 +50,7 @@ def token_counts(family: ModelSpec) -> dict[str, tuple[str, Counted]]:
         "base-crops": ("the crops' tokens counted by the page's size", total(crop_px="base_size")),
         "one": ("one token for the whole image", lambda preset, grid: 1),
         "one-crop": ("one crop counted among those of a page that is not cut", one_crop),
-        "base-page": (
-            "the page's tokens counted by image_size in place of base_size",
-            total(page_px="image_size"),
-        ),
+        "base-page": ("the page's tokens counted by image_size in place of base_size", total(page_px="image_size")),
     }
     without, ended = Layout(newlines=False, mosaic=False), Layout(newlines=True, mosaic=True)
     other, which = (without, "no tokens") if own.newlines else (ended, "tokens")
