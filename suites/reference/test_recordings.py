@@ -15,8 +15,9 @@ from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.records.config import Config
 from pytest_dsocr.reference.drift import made_from, read_json
 from pytest_dsocr.reference.environment import family_with
+from pytest_dsocr.reference.recording import MANIFEST
 
-from .goldens import MANIFEST, anchors_of, recordings_of
+from .goldens import anchors_of, recordings_of
 
 if TYPE_CHECKING:
     from pytest_dsocr.reference.protocol import Reference
