@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.computed import Seen
 from pytest_dsocr.explain.described import describe_seen
 from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of
@@ -16,13 +15,13 @@ from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import Seam
 from tests.describe.real import block, clean, engine
 
-Planted = Callable[[Any, Engine[Any], Changes], None]
+Planted = Callable[[Any, Changes], None]
 
 
 def attends(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Planted:
     """Return a mistake that attends by a function of queries, keys and values."""
 
-    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    def plant(layer: Any, changes: Changes) -> None:
         changes.set(layer.self_attn, "attend", lambda q, k, v, lengths: change(q, k, v))
 
     return plant
@@ -31,7 +30,7 @@ def attends(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Planted:
 def weights(path: str, change: Callable[[Tensor], Tensor]) -> Planted:
     """Return a mistake of a weight."""
 
-    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    def plant(layer: Any, changes: Changes) -> None:
         parameter = layer.get_parameter(path)
         changes.weight(parameter, change(parameter.data.clone()))
 
@@ -45,7 +44,7 @@ def described(what: str, plant: Planted) -> Description:
     assert depth is not None
     layer = blocks_of(engine(), stage)[depth]
     with Changes() as changes, torch.no_grad():
-        plant(layer, engine(), changes)
+        plant(layer, changes)
         if stage == "prefill":
             cache = model_of(engine()).new_cache()
             positions = cache.positions(given.shape[1], given.device)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from pytest_dsocr.describe.block import Variant
 from pytest_dsocr.describe.heads import of_heads
-from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.described import _of_part
 from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of
 from pytest_dsocr.explain.recompute import Clean
@@ -32,14 +31,14 @@ class Turned:
         return self._ropes.pop(0).rotate(x)
 
 
-def queries_late(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def queries_late(layer: Any, changes: Changes) -> None:
     def attend(run: Any, x: Tensor, rope: Rope, cache: Any) -> Any:
-        return run(x, Turned(rope, Rope(model_of(engine).model.inv_freq, rope.positions + 2, x.dtype)), cache)
+        return run(x, Turned(rope, Rope(model_of(engine()).model.inv_freq, rope.positions + 2, x.dtype)), cache)
 
     changes.around(layer.self_attn, attend)
 
 
-def other_base(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def other_base(layer: Any, changes: Changes) -> None:
     size = layer.self_attn.head_dim
     frequencies = 1 / 500_000 ** (torch.arange(0, size, 2).float() / size)
     changes.around(
@@ -50,7 +49,7 @@ def other_base(layer: Any, engine: Engine[Any], changes: Changes) -> None:
 def partly_turned(first: int, end: int, step: int, *, has_neighbours: bool = False) -> Planted:
     """Return a mistake that rotates some channels of queries and keys by every second, or other, frequency."""
 
-    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    def plant(layer: Any, changes: Changes) -> None:
         def rotate(rope: Rope, x: Tensor) -> Tensor:
             part = x[..., first:end]
             rope = Rope(rope.inverse_frequencies[::step][: (end - first) // 2], rope.positions, x.dtype)
@@ -73,7 +72,7 @@ def masked(q: Tensor, k: Tensor, v: Tensor, later: int, window: int = 10_000) ->
     return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
 
 
-def in_int8(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def in_int8(layer: Any, changes: Changes) -> None:
     for one in layer.parameters():
         if one.ndim > 1:
             scale = one.abs().max() / 127
@@ -87,17 +86,17 @@ def by_blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.cat([F.scaled_dot_product_attention(*one, is_causal=True) for one in parts], dim=2)
 
 
-def split_by_channel(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def split_by_channel(layer: Any, changes: Changes) -> None:
     for parameter in (layer.self_attn.qkv_proj.weight, layer.self_attn.qkv_proj.bias):
         changes.weight(parameter, parameter.data.unflatten(0, (3, 32, 6)).transpose(1, 2).flatten(0, 2))
 
 
-def gated_by_gelu(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def gated_by_gelu(layer: Any, changes: Changes) -> None:
     for mlp in (layer.mlp.shared_experts, *layer.mlp.experts):
         changes.forward(mlp, lambda x, mlp=mlp: mlp.down_proj(F.gelu(mlp.gate_proj(x)) * mlp.up_proj(x)))
 
 
-def without_second_norm(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def without_second_norm(layer: Any, changes: Changes) -> None:
     changes.forward(layer.layer_norm2, lambda x: x)
 
 

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import Changes
 from tests.describe.planted import Found, Planted, described, weights
 
@@ -16,21 +15,21 @@ KEPT = 10
 """Number of tokens of an expert that are kept."""
 
 
-def exchanged_experts(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def exchanged_experts(layer: Any, changes: Changes) -> None:
     own = [*layer.mlp.experts]
     own[3], own[5] = own[5], own[3]
     changes.set(layer.mlp, "experts", nn.ModuleList(own))
 
 
-def normalised_weights(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def normalised_weights(layer: Any, changes: Changes) -> None:
     changes.set(layer.mlp.gate, "normalise", True)
 
 
-def one_expert(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def one_expert(layer: Any, changes: Changes) -> None:
     changes.set(layer.mlp.gate, "experts_per_token", 1)
 
 
-def weights_by_number(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def weights_by_number(layer: Any, changes: Changes) -> None:
     def routed(run: Any, x: Tensor) -> Any:
         chosen, weights = run(x)
         return chosen.sort(dim=-1).values, weights.sort(dim=-1, descending=True).values
@@ -38,7 +37,7 @@ def weights_by_number(layer: Any, engine: Engine[Any], changes: Changes) -> None
     changes.around(layer.mlp.gate, routed)
 
 
-def first_tokens(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def first_tokens(layer: Any, changes: Changes) -> None:
     """Drop the tokens of an expert after its tenth."""
 
     def routed(run: Any, x: Tensor) -> Any:
@@ -49,7 +48,7 @@ def first_tokens(layer: Any, engine: Engine[Any], changes: Changes) -> None:
     changes.around(layer.mlp.gate, routed)
 
 
-def without_light(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def without_light(layer: Any, changes: Changes) -> None:
     """Leave out experts with a weight below a tenth of the token's largest."""
 
     def routed(run: Any, x: Tensor) -> Any:
@@ -59,7 +58,7 @@ def without_light(layer: Any, engine: Engine[Any], changes: Changes) -> None:
     changes.around(layer.mlp.gate, routed)
 
 
-def without_last_row(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def without_last_row(layer: Any, changes: Changes) -> None:
     """Leave out the last token of one expert."""
 
     def routed(run: Any, x: Tensor) -> Any:
@@ -70,7 +69,7 @@ def without_last_row(layer: Any, engine: Engine[Any], changes: Changes) -> None:
     changes.around(layer.mlp.gate, routed)
 
 
-def shared_by_weights(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def shared_by_weights(layer: Any, changes: Changes) -> None:
     gate = layer.mlp.gate
     changes.around(layer.mlp.shared_experts, lambda run, x: run(x) * gate(x.flatten(0, -2))[1].sum(1)[:, None])
 
@@ -78,7 +77,7 @@ def shared_by_weights(layer: Any, engine: Engine[Any], changes: Changes) -> None
 def weighed_at(outside: float, inside: float) -> Planted:
     """Return a mistake that multiplies outputs and inputs of experts by powers of their weights."""
 
-    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    def plant(layer: Any, changes: Changes) -> None:
         def forward(x: Tensor) -> Tensor:
             tokens = x.flatten(0, -2)
             out = layer.mlp.shared_experts(tokens)
@@ -93,7 +92,7 @@ def weighed_at(outside: float, inside: float) -> Planted:
     return plant
 
 
-def cooled(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def cooled(layer: Any, changes: Changes) -> None:
     """Take other weights of the right experts."""
     changes.around(layer.mlp.gate, lambda run, x: (run(x)[0], run(x)[1] ** 0.7))
 
@@ -101,7 +100,7 @@ def cooled(layer: Any, engine: Engine[Any], changes: Changes) -> None:
 def routed_by(change: Callable[[Tensor], Tensor]) -> Planted:
     """Return a mistake that chooses experts by other scores than those that weight them."""
 
-    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    def plant(layer: Any, changes: Changes) -> None:
         def routed(x: Tensor) -> tuple[Tensor, Tensor]:
             scores = F.linear(x.float(), layer.mlp.gate.weight.float()).softmax(-1)
             chosen = change(scores).topk(2).indices
@@ -210,9 +209,9 @@ def test_no_weights_are_named_that_the_output_only_resembles(inside: float) -> N
 
 
 def test_no_experts_are_named_that_the_output_only_resembles() -> None:
-    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
-        routed_by(without_third)(layer, engine, changes)
-        weighed_at(0, 1)(layer, engine, changes)
+    def plant(layer: Any, changes: Changes) -> None:
+        routed_by(without_third)(layer, changes)
+        weighed_at(0, 1)(layer, changes)
 
     found = described("prefill/1", plant)
     assert "experts" not in found.text, found.text

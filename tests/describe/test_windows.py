@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.layers import sam
 from tests.describe.planted import Found, Planted
@@ -17,14 +16,14 @@ from tests.describe.planted import Found, Planted
 def both_tables(change: Callable[[Tensor], Tensor]) -> Planted:
     """Return a mistake of both tables of relative positions."""
 
-    def plant(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+    def plant(layer: Any, changes: Changes) -> None:
         for table in (layer.attn.rel_pos_h, layer.attn.rel_pos_w):
             changes.weight(table, change(table.data.clone()))
 
     return plant
 
 
-def tables_late(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def tables_late(layer: Any, changes: Changes) -> None:
     right = sam.relative_table
 
     def late(table: Tensor, size: int) -> Tensor:
@@ -33,16 +32,16 @@ def tables_late(layer: Any, engine: Engine[Any], changes: Changes) -> None:
     changes.set(sam, "relative_table", late)
 
 
-def half_of_attention(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def half_of_attention(layer: Any, changes: Changes) -> None:
     changes.around(layer.attn, lambda run, x: 0.5 * run(x))
 
 
-def windows_moved(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def windows_moved(layer: Any, changes: Changes) -> None:
     right = layer.attend
     changes.set(layer, "attend", lambda x: right(x.roll((7, 7), (1, 2))).roll((-7, -7), (1, 2)))
 
 
-def windows_from_the_end(layer: Any, engine: Engine[Any], changes: Changes) -> None:
+def windows_from_the_end(layer: Any, changes: Changes) -> None:
     def attend(x: Tensor) -> Tensor:
         front = F.pad(x, (0, 0, -x.shape[2] % layer.window, 0, -x.shape[1] % layer.window, 0))
         out = sam.join_windows(layer.attn(sam.split_windows(front, layer.window)), *front.shape[1:3])
