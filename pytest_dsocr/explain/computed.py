@@ -1,4 +1,4 @@
-"""What the engine computes of a tensor: the right one, and that for the subject's own input."""
+"""Tensors that the engine computes: the right one, and that for the subject's own input."""
 
 from __future__ import annotations
 

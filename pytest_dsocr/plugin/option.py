@@ -1,4 +1,4 @@
-"""One option of a run: its names, its reader, and the places where it may be given.
+"""Option of a run: its names, its reader, and the places where a user gives it.
 
 pytest loads this in every run, so it imports only the errors of the package.
 """

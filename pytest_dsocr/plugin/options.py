@@ -1,6 +1,6 @@
 """Table of all options: their names, the readers of their values, and their help texts.
 
-pytest loads this in every run, so this imports only the errors of the package. Help texts repeat the valid words. A
+pytest loads this in every run, so this imports only options and errors. Help texts repeat the valid words. A
 test compares them with the words that the readers accept.
 """
 

@@ -1,4 +1,4 @@
-"""What adapters of mlx share: modules that are watched, and the views of their results. It needs no mlx."""
+"""Shared parts of the mlx adapters: watched modules, and the views of their results. It needs no mlx."""
 
 from types import SimpleNamespace
 

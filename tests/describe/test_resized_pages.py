@@ -1,4 +1,4 @@
-"""What was done to a page before its view was made, or as it was resized, is described."""
+"""Descriptions of a page that was changed before its view was made, or resized in another way."""
 
 import math
 from collections.abc import Callable

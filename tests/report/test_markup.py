@@ -1,4 +1,4 @@
-"""Nothing of a run is markup, nothing steers a terminal, and its page asks nothing of a network."""
+"""Text of a run is never markup, never steers a terminal, and its page needs no network."""
 
 from msgspec import structs
 

@@ -1,4 +1,4 @@
-"""What a subject in another process gives out: handles of its modules, states and caches there."""
+"""Handles of a subject's modules, states and caches in another process."""
 
 from __future__ import annotations
 
