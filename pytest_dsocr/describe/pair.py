@@ -34,6 +34,11 @@ def spread(count: int, most: int) -> Tensor:
     return torch.linspace(0, count - 1, min(most, count)).long()
 
 
+def worst_of(actual: Tensor, expected: Tensor) -> int:
+    """Return the place on the first axis where two tensors of float32 differ most."""
+    return int((actual - expected).flatten(1).norm(dim=1).argmax())
+
+
 @dataclass(frozen=True, eq=False)
 class RowPair:
     """The subject's tensor and the expected one, ``[B, N, C]`` float32."""

@@ -24,7 +24,7 @@ from pytest_dsocr.describe.experts import Mixed, describe_experts
 from pytest_dsocr.describe.head import Head, of_head, of_hidden
 from pytest_dsocr.describe.layout import pair_of
 from pytest_dsocr.describe.measured import measured, measured_in_time
-from pytest_dsocr.describe.pair import EXACT, RowPair, share, simplest
+from pytest_dsocr.describe.pair import EXACT, RowPair, share, simplest, worst_of
 from pytest_dsocr.describe.pixels import describe_pixels
 from pytest_dsocr.describe.resizing import Source
 from pytest_dsocr.describe.rounding import FORMS
@@ -240,7 +240,7 @@ def _of_part(clean: Clean, name: TensorName, gave: Tensor, own: Tensor, given: T
         return None
     engine = clean.engine
     block = blocks_of(engine, name.stage)[name.block]
-    view = int((gave.float() - own.float().cpu()).flatten(1).norm(dim=1).argmax())
+    view = worst_of(gave.float(), own.float().cpu())
     views = given.to(engine.model.device)
     gave, own, given = (one[view : view + 1].to(engine.model.device) for one in (gave, own, given))
     pair = pair_of(gave, own, channels_last=True)
