@@ -3,8 +3,6 @@
 The sizes of SAM and CLIP and the id of ``<image>`` are literals of its code. They are replaced by the checkpoint's.
 """
 
-from __future__ import annotations
-
 import importlib
 import tempfile
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Implementations in mlx: their arrays as tensors, the results of their modules, and their cache."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ modules to hook. A checkpoint is written for mlx-vlm: with its own names in ``co
 encoder if they are not its built-in ones.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import tempfile

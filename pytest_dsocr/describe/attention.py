@@ -4,8 +4,6 @@ The alternatives are parameters of one computation, not known mistakes. Half of 
 other half verify the choice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial

@@ -3,8 +3,6 @@
 Shapes: L layers, S slots, C channels of all heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain

@@ -3,8 +3,6 @@
 Shapes: B views, N heads, P positions, D channels of a head.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Spaces of brightness in which pages are resized by mistake."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Shapes: N rows, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import chain, combinations
 from typing import NamedTuple

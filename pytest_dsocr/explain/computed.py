@@ -1,7 +1,5 @@
 """Tensors that the engine computes: the right one, and that for the subject's own input."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache

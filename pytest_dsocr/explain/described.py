@@ -3,8 +3,6 @@
 The engine's tensor counts as the expected one only if it agrees with the reference's summary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -3,8 +3,6 @@
 The vendor's rule is part of a script only if it gave the expected values here as well.
 """
 
-from __future__ import annotations
-
 import ast
 import uuid
 from collections.abc import Sequence

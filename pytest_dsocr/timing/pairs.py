@@ -1,7 +1,5 @@
 """Pairs of rounds of two sides: of a page's start and of the whole page, until each quantity is judged."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain

@@ -1,7 +1,5 @@
 """Images are encoded once, in vision, and never in a step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
