@@ -34,10 +34,7 @@ def test_long_sentences_are_found_in_running_text_alone() -> None:
     long = "word " * 30 + "end."
     assert long_sentences(
         f"Short one. {long.capitalize()}\n\n- {long}\n\n    {long}\n\n| {long} |\n\n```\n{long}\n```\n"
-    ) == [
-        long.capitalize(),
-        f"- {long}",
-    ]
+    ) == [long.capitalize(), f"- {long}"]
 
 
 def test_few_sentences_of_the_documentation_are_long() -> None:

@@ -3,8 +3,6 @@
 The sizes of SAM and CLIP and the id of ``<image>`` are literals of its code. They are replaced by the checkpoint's.
 """
 
-from __future__ import annotations
-
 import importlib
 import tempfile
 from collections.abc import Mapping
@@ -18,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.adapters.mlx_vlm import MlxCache, MlxState, Watched, sam_encoder, to_mlx, to_torch
+from pytest_dsocr.adapters.mlx import MlxCache, MlxState, embedded, inputs_of, to_mlx, to_torch, vision_of, watched
+from pytest_dsocr.adapters.mlx_vlm import sam_encoder
 from pytest_dsocr.contract import GRID, PIXELS
 from pytest_dsocr.contract.image import images_in
 from pytest_dsocr.contract.presets import Preset
@@ -28,7 +27,7 @@ from pytest_dsocr.engine.portable import write_portable
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr.sizes import sizes_of
-from pytest_dsocr.models.spec import VIEWS
+from pytest_dsocr.models.deepseek_ocr.vendor import sam_arguments
 from pytest_dsocr.subjects.protocol import Setup
 
 DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
@@ -44,19 +43,7 @@ def resize(architecture: Architecture) -> None:
     sizes = sizes_of(architecture)
     sam, clip = sizes.sam, sizes.clip
     model.build_sam_vit_b = partial(
-        sam_encoder,
-        vision.ImageEncoderViT,
-        sam,
-        depth=sam.layers,
-        embed_dim=sam.width,
-        img_size=sam.image_size,
-        mlp_ratio=sam.mlp_ratio,
-        num_heads=sam.heads,
-        patch_size=sam.patch_size,
-        use_rel_pos=True,
-        global_attn_indexes=sam.global_attn_indexes,
-        window_size=sam.window_size,
-        patch_embed_bias=True,
+        sam_encoder, vision.ImageEncoderViT, sam, **sam_arguments(sam), patch_embed_bias=True
     )
     model.build_clip_l = partial(
         vision.VitModel,
@@ -104,12 +91,7 @@ class MlxOcr:
         finally:
             self._ocr.generate = whole
         [(crops, pages)] = seen["images"]
-        return {
-            "input_ids": to_torch(seen["input_ids"]).long(),
-            "images_seq_mask": to_torch(seen["images_seq_mask"]).bool(),
-            GRID: to_torch(seen[GRID]).long(),
-            **{name: _pixels(to_torch(views)) for name, views in zip(PIXELS, (crops, pages), strict=True)},
-        }
+        return inputs_of(seen, [_pixels(to_torch(views)) for views in (crops, pages)])
 
     def _asked(self, page: Path, prompt: str, preset: Preset, **options: Any) -> str:
         """Ask as its command asks for an image, or for the pages of a document."""
@@ -126,36 +108,20 @@ class MlxOcr:
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run vision, and watch its encoders and the projector."""
         inner = self._model.model
-        whole = {stage: getattr(inner, name) for stage, name in MODULES.items()}
-        seen: dict[str, list[Any]] = {stage: [] for stage in MODULES}
-        try:
-            for stage, name in MODULES.items():
-                setattr(inner, name, Watched(whole[stage], seen[stage]))
+        with watched(inner, MODULES) as seen:
             embeds = inner._embed_images(
                 inner.embed_tokens(to_mlx(inputs["input_ids"])),
-                [tuple(self._given(inputs[name]) for name in PIXELS)],
+                [tuple(to_mlx(inputs[name], self.dtype) for name in PIXELS)],
                 to_mlx(inputs["images_seq_mask"]),
                 to_mlx(inputs[GRID]),
             )
-        finally:
-            for stage, name in MODULES.items():
-                setattr(inner, name, whole[stage])
-        seams = {"vision_fusion": to_torch(embeds)[inputs["images_seq_mask"]]}
-        for stage in MODULES:
-            views = [to_torch(value) for value in seen[stage]]
-            if len(inputs[GRID]) > 1:
-                views = [torch.cat(views)]  # several pages, none of which is cut
-            for place, value in zip(VIEWS[-len(views) :], views, strict=True):
-                seams[f"{stage}.{place}"] = value
-        return seams
+        return vision_of(embeds, seen, inputs)
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> MlxState:
         """Run the prompt with these features at its image tokens."""
-        embeds = to_torch(self._model.model.embed_tokens(to_mlx(inputs["input_ids"])))
-        if vision_fusion is not None:
-            embeds[inputs["images_seq_mask"]] = vision_fusion.to(embeds.dtype)
+        embeds = embedded(self._model.model.embed_tokens, inputs, vision_fusion)
         state = MlxState(MlxCache([_Layer(layer) for layer in self._model.make_cache()]), torch.empty(0))
-        return self._fed(state, inputs_embeds=self._given(embeds))
+        return self._fed(state, inputs_embeds=to_mlx(embeds, self.dtype))
 
     def step(self, state: MlxState, token: int) -> Tensor:
         """Feed one token."""
@@ -165,9 +131,6 @@ class MlxOcr:
         caches = [layer.cache for layer in state.cache.stored]
         state.logits = to_torch(self._model(**given, cache=caches)[0, -1])
         return state
-
-    def _given(self, value: Tensor) -> Any:
-        return to_mlx(value).astype(getattr(self._mx, self.dtype))
 
 
 def _pixels(views: Tensor) -> Tensor:

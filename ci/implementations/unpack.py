@@ -1,7 +1,5 @@
 """Unpack the named files of the wheel in ``wheels`` to ``unpacked``."""
 
-from __future__ import annotations
-
 import sys
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Answer of a server with OpenAI's protocol, and errors instead of one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -3,8 +3,6 @@
 Letters are sizes that a page determines: P crops, S prompt tokens, N features, T tokens chosen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import permutations

@@ -5,24 +5,22 @@ modules to hook. A checkpoint is written for mlx-vlm: with its own names in ``co
 encoder if they are not its built-in ones.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import tempfile
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from functools import partial
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from pytest_dsocr.adapters.mlx import MlxCache, MlxState, embedded, inputs_of, to_mlx, to_torch, vision_of, watched
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract import GRID, PIXELS
 from pytest_dsocr.contract.image import images_in
@@ -34,7 +32,7 @@ from pytest_dsocr.layers.sizes import SamConfig
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr.sizes import DeepEncoder
 from pytest_dsocr.models.deepseek_ocr2.sizes import DeepEncoder2
-from pytest_dsocr.models.spec import VIEWS, EncoderSizes, ModelSpec
+from pytest_dsocr.models.spec import EncoderSizes, ModelSpec
 from pytest_dsocr.subjects.protocol import Setup
 
 OWN_NAMES = {
@@ -169,43 +167,20 @@ class MlxVlm:
             text = self._worded(prompt, len(files))
             made = self._prepare(self._processor, images=files, prompts=text, **_sizes(preset))
         crops, pages = (to_torch(views).bfloat16() for views in made["pixel_values"])
-        if not crops.any():
-            crops = crops.float()
-        return {
-            "input_ids": to_torch(made["input_ids"]).long(),
-            "images_seq_mask": to_torch(made["images_seq_mask"]).bool(),
-            GRID: to_torch(made[GRID]).long(),
-            PIXELS[0]: crops,
-            PIXELS[1]: pages,
-        }
+        return inputs_of(made, (crops if crops.any() else crops.float(), pages))
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run vision, and watch its encoders."""
-        whole = {name: getattr(self._model, name) for name in self._encoders.values()}
-        seen: dict[str, list[Any]] = {name: [] for name in self._encoders.values()}
-        try:
-            for name, encoder in whole.items():
-                setattr(self._model, name, Watched(encoder, seen[name]))
+        with watched(self._model, self._encoders) as seen:
             embeds = self._model.get_input_embeddings(
                 to_mlx(inputs["input_ids"]),
                 [to_mlx(inputs[name]) for name in PIXELS],
                 to_mlx(inputs[GRID]),
                 to_mlx(inputs["images_seq_mask"]),
             ).inputs_embeds
-        finally:
-            for name, encoder in whole.items():
-                setattr(self._model, name, encoder)
         if not all(seen.values()):
             return {}
-        seams = {"vision_fusion": to_torch(embeds)[inputs["images_seq_mask"]]}
-        for stage, name in self._encoders.items():
-            views = [to_torch(value) for value in seen[name]]
-            if len(inputs[GRID]) > 1:
-                views = [torch.cat(views)]  # several pages, none of which is cut
-            elif len(views) > 1:
-                views = [torch.cat(views[:-1]), views[-1]]  # a crop, or all, at each call
-            for place, value in zip(VIEWS[-len(views) :], views, strict=True):
-                seams[f"{stage}.{place}"] = value
+        seams = vision_of(embeds, seen, inputs)
         return {
             name: value.permute(0, 3, 1, 2) if value.ndim == SAM_DIMENSIONS else value for name, value in seams.items()
         }
@@ -213,12 +188,10 @@ class MlxVlm:
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> MlxState:
         """Run the prompt with these features at its image tokens; its last token runs alone, as in ``generate``."""
         language = self._model.language_model
-        embeds = to_torch(language.model.embed_tokens(to_mlx(inputs["input_ids"])))
-        if vision_fusion is not None:
-            embeds[inputs["images_seq_mask"]] = vision_fusion.to(embeds.dtype)
+        embeds = embedded(language.model.embed_tokens, inputs, vision_fusion)
         cache = importlib.import_module("mlx_vlm.models.cache").make_prompt_cache(language)
         state = MlxState(MlxCache(cache), torch.empty(0))
-        ids, given = to_mlx(inputs["input_ids"]), to_mlx(embeds).astype(getattr(self._mx, self.dtype))
+        ids, given = to_mlx(inputs["input_ids"]), to_mlx(embeds, self.dtype)
         last = ids.shape[1] - 1
         most = getattr(self._generate, "DEFAULT_PREFILL_STEP_SIZE", PREFILL_STEP)
         for first, end in pairwise([*range(0, last, most), last, last + 1]):
@@ -238,64 +211,6 @@ class MlxVlm:
         """Return a prompt as mlx-vlm words it, with the image, or the image and a newline, before the text."""
         text = prompt.replace(self._mark, "", 1).replace(IMAGE, "", 1)
         return self._prompts.apply_chat_template(self._processor, self._model.config, text, num_images=pages)
-
-
-def to_torch(value: Any) -> Tensor:
-    """Return an array of mlx as a tensor; floating point becomes float32."""
-    mx: Any = importlib.import_module("mlx.core")
-    is_float = mx.issubdtype(value.dtype, mx.floating)
-    return torch.from_numpy(np.array(value.astype(mx.float32) if is_float else value))
-
-
-def to_mlx(value: Tensor) -> Any:
-    """Return a tensor as an array of mlx; floating point becomes float32."""
-    return importlib.import_module("mlx.core").array((value.float() if value.is_floating_point() else value).numpy())
-
-
-@dataclass(frozen=True)
-class MlxCache:
-    """A view of a cache of mlx; each layer's ``state`` is its keys and its values."""
-
-    stored: list[Any]
-
-    @property
-    def length(self) -> int:
-        """Number of positions in the cache."""
-        return int(self.stored[0].state[0].shape[2])
-
-    @property
-    def layers(self) -> int:
-        """Number of layers."""
-        return len(self.stored)
-
-    def keys(self, layer: int) -> Tensor:
-        """Return a layer's keys, ``[1, G, S, D]``."""
-        return to_torch(self.stored[layer].state[0])
-
-    def values(self, layer: int) -> Tensor:
-        """Return a layer's values, ``[1, G, S, D]``."""
-        return to_torch(self.stored[layer].state[1])
-
-
-@dataclass
-class MlxState:
-    """Cache and logits of the current decode step."""
-
-    cache: MlxCache
-    logits: Tensor
-
-
-@dataclass(frozen=True)
-class Watched:
-    """A module of mlx whose results are kept."""
-
-    encoder: Any
-    seen: list[Any]
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        """Run the module, and keep its result."""
-        self.seen.append(self.encoder(*args, **named))
-        return self.seen[-1]
 
 
 def _files(page: Path) -> list[str]:

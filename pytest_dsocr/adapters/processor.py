@@ -5,8 +5,6 @@ page and a prompt, and returns the inputs by the vendor's names, as those of vLL
 compared, and the text that the engine reads from them.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import warnings

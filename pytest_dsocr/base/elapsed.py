@@ -1,7 +1,5 @@
 """Seconds of a process by part."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic

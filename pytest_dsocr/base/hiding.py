@@ -5,8 +5,6 @@ the hidden folders. Files that are made later, directly in a folder above a hidd
 read them either.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -1,7 +1,5 @@
 """Process and machine: threads, signals, the garbage collector, the commit, versions."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

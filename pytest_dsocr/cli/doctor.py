@@ -15,7 +15,8 @@ from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.base.words import COLUMNS
 from pytest_dsocr.cli.compare import DEFAULT_OUT
 from pytest_dsocr.doctor.finding import ExaminedRun, Finding, Severity
-from pytest_dsocr.plugin.options import OPTIONS, Option, value_of
+from pytest_dsocr.plugin.option import Option, value_of
+from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.reference.goldens import golden_folder
 
 AS_TYPED = ("checkpoint", "device", "pages")

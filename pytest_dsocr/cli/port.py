@@ -72,7 +72,7 @@ def run(options: Namespace) -> Iterator[str]:
     again = in_shell(["dsocr", "port", *_typed(options)])
     options.named, result = [], None
     for name, how in _runs(options).items():
-        result = _result(options, options.out / name, how)
+        result = _result(options.out / name, how)
         is_first = name == FIRST
         if work := _work_of(result, options, DECODE if is_first else ""):
             options.status = EXIT_STATUS[Ending.INFRASTRUCTURE] if work.state == "machine" else STATUS_OF_WORK
@@ -127,7 +127,7 @@ def _runs(options: Namespace) -> Mapping[str, Sequence[str]]:
     return {FIRST: [*one_page, "--dsocr-max-new-tokens=1"], "page": one_page, "all": everything}
 
 
-def _result(options: Namespace, out: Path, how: Sequence[str]) -> RunJson:
+def _result(out: Path, how: Sequence[str]) -> RunJson:
     """Run pytest and return its result; raise ``DsocrError`` with the end of its output if it left none."""
     words = [*how, f"-p{plugin()}", *ALONE, f"--rootdir={suites_folder()}", f"--confcutdir={suites_folder()}"]
     words += ["--dsocr-isolate", f"--dsocr-out={out}"]

@@ -1,7 +1,5 @@
 """Systematic errors, which fewer bits do not cause and no budget covers."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -14,15 +14,7 @@ from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.base.words import count
 from pytest_dsocr.contract.drawing import MAX_JPEG_SIDE_PX, crop_figure, draw_boxes, place
 from pytest_dsocr.contract.image import SINGLE, ImageSource, files_of, load_image
-from pytest_dsocr.contract.markup import (
-    OutputForm,
-    Span,
-    clean_output,
-    parse,
-    rewritten,
-    to_mmd,
-    to_pixels,
-)
+from pytest_dsocr.contract.markup import OutputForm, Span, clean_output, parse, rewritten, to_mmd, to_pixels
 
 MMD = "result.mmd"
 """Name of the comparison of result files, whatever a model calls its file."""

@@ -125,6 +125,24 @@ def global_view(page: Image.Image, preset: Preset) -> Image.Image:
     return ImageOps.pad(page, (side, side), color=GREY[: len(page.getbands())])
 
 
+def fitted(size: tuple[int, int], side: int, rounded: Callable[[float], int] = round) -> tuple[int, int]:
+    """Return the sides of a page, not below 1, that is resized until the longer one fills a square of ``side`` px."""
+    longest = max(size)
+    width, height = (max(1, rounded(edge * (side / longest))) if edge < longest else side for edge in size)
+    return width, height
+
+
+def first_bars(
+    size: tuple[int, int], side: int, place: float = 0.5, rounded: Callable[[float], int] = round
+) -> tuple[int, int]:
+    """Return the widths of the bars at the left and at the top of a page of this size in a square of ``side`` px.
+
+    ``place`` is 0 for a page at the left or the top, and 1 for one at the right or the bottom.
+    """
+    left, top = (rounded((side - edge) * place) for edge in size)
+    return left, top
+
+
 SHAPES = ((200, 90), (90, 200))  # a tall and a wide probe, [H, W]
 
 

@@ -237,10 +237,10 @@ def rewritten(output: str, form: OutputForm, prefix: str = "") -> str:
     text that a replacement joined. Two LaTeX symbols are rewritten whenever a span is removed, so an output without
     such a span keeps them. A span known to be gone costs nothing: equal spans cost one replacement.
     """
-    matches = [(output[one.start : one.end], is_link(one, output, form)) for one in find_spans(output, form)]
-    links = [span for span, is_link in matches if is_link]
+    found = spans_with_links(output, form)
+    links = [span for span, is_figure in found if is_figure]
     steps = [(span, f"![](images/{prefix}{index}.jpg)\n") for index, span in enumerate(links)]
-    steps += [(span, "") for span, is_link in matches if not is_link]
+    steps += [(span, "") for span, is_figure in found if not is_figure]
     gone: set[str] = set()
     for span, replacement in steps:
         if span in gone:
@@ -254,6 +254,11 @@ def rewritten(output: str, form: OutputForm, prefix: str = "") -> str:
             gone.clear()
         output = changed
     return output
+
+
+def spans_with_links(output: str, form: OutputForm) -> list[tuple[str, bool]]:
+    """Return the text of each span, and whether it becomes a link to a figure."""
+    return [(output[one.start : one.end], is_link(one, output, form)) for one in find_spans(output, form)]
 
 
 def is_link(match: Match, output: str, form: OutputForm) -> bool:

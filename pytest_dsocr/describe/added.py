@@ -3,8 +3,6 @@
 Shapes: N heads, P queries, S keys, D channels of a head.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

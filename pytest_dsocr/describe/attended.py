@@ -3,8 +3,6 @@
 Shapes: N heads, S keys, D channels of a head.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -18,6 +16,7 @@ from torch.nn.functional import pad
 from pytest_dsocr.describe.added import ADDED, AddedKey, added_number, added_words, with_added
 from pytest_dsocr.describe.core import AttentionCore, cores
 from pytest_dsocr.describe.description import ENOUGH, Description
+from pytest_dsocr.describe.nearest_factor import coarse, refined
 from pytest_dsocr.describe.pair import EXACT, TINY
 from pytest_dsocr.describe.score_factor import factor_of_scores
 
@@ -27,8 +26,8 @@ PARTS = tuple(1 << k for k in range(4, 12))
 """Numbers of keys of a part that are tried."""
 MOST_FACTOR, TRIED = 3.5, 57
 """Largest factor of scores that is looked for, as a power of two, and number of factors up to it and its inverse."""
-SHRINKS = 40
-"""Number of times that the space around the best factor is made smaller."""
+REFINED = 40
+"""Number of steps to the best factor near the best of those."""
 NEARLY, ROUNDED = 3, 1e-4
 """Factor of the smallest error, and share of the difference, up to which keys explain it as well as the best ones."""
 
@@ -167,14 +166,11 @@ def _hidden(step: StepAttention) -> tuple[int, int] | None:
 def _factor(step: StepAttention) -> float:
     """Return the factor of the scores that comes nearest to the subject's result."""
 
-    def left(exponent: float) -> float:
-        return float((step.own - _scaled(step, 2.0**exponent)).norm())
+    def nearness(factor: float) -> float:
+        return -float((step.own - _scaled(step, factor)).norm())
 
-    tried = torch.linspace(-MOST_FACTOR, MOST_FACTOR, TRIED).tolist()
-    best, space = min(tried, key=left), tried[1] - tried[0]
-    for _ in range(SHRINKS):
-        best, space = min((best - space, best, best + space), key=left), space / 1.5
-    return float(2.0**best)
+    _, best = coarse(nearness, torch.linspace(-MOST_FACTOR, MOST_FACTOR, TRIED).tolist())
+    return refined(nearness, best, 2 * MOST_FACTOR / (TRIED - 1), REFINED)
 
 
 def _scaled(step: StepAttention, factor: float) -> Tensor:

@@ -4,9 +4,6 @@ The alternatives are parameters of one computation, not known mistakes. Half of 
 other half verify the choice.
 """
 
-from __future__ import annotations
-
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -20,6 +17,7 @@ from pytest_dsocr.describe.block import RIGHT, Activation, Block, Variant
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.heads import of_heads
 from pytest_dsocr.describe.measured import is_time_over
+from pytest_dsocr.describe.nearest_factor import coarse, refined
 from pytest_dsocr.describe.pair import SEED, RowPair, share
 from pytest_dsocr.describe.partly import partly_turned
 from pytest_dsocr.describe.score_factor import factor_of_scores
@@ -132,37 +130,25 @@ def _tried(block: Block, measured: ShareOf, first: int) -> Iterator[tuple[float,
     if is_time_over():
         return
     numbers = [one for one in NUMBERS if one.of_decoder <= block.is_decoder and one.of_bias <= block.has_bias]
-    coarse = [(*_coarse(one, measured), one) for one in numbers]
-    coarse.sort(key=lambda one: -one[0])
-    yield from (_refined(one, best, measured) for explained, best, one in coarse[:MOST_REFINED] if explained > NEARER)
+    found = [(*_coarse(one, measured), one) for one in numbers]
+    found.sort(key=lambda one: -one[0])
+    yield from (_refined(one, best, measured) for explained, best, one in found[:MOST_REFINED] if explained > NEARER)
+
+
+def _shares(number: FreeNumber, measured: ShareOf) -> Callable[[float], float]:
+    """Return what measures a value of a number."""
+    return lambda value: measured(_variant(number, value))
 
 
 def _coarse(number: FreeNumber, measured: ShareOf) -> tuple[float, float]:
     """Return the best of some ratios, as the share that it explains and a power of two."""
-    exponents = (k / 2 for k in range(-2 * number.most, 2 * number.most + 1) if k)
-    return max((measured(_variant(number, 2.0**exponent)), exponent) for exponent in exponents)
+    return coarse(_shares(number, measured), (k / 2 for k in range(-2 * number.most, 2 * number.most + 1) if k))
 
 
 def _refined(number: FreeNumber, best: float, measured: ShareOf) -> tuple[float, Variant]:
-    """Return the best value of a number near a power of two, by the golden section."""
-
-    def of(exponent: float) -> float:
-        return measured(_variant(number, 2.0**exponent))
-
-    low, high, golden = best - 0.5, best + 0.5, (math.sqrt(5) - 1) / 2
-    places = [high - golden * (high - low), low + golden * (high - low)]
-    found = [of(one) for one in places]
-    for _ in range(STEPS):
-        if found[0] > found[1]:
-            high, places, found = places[1], [0.0, places[0]], [0.0, found[0]]
-            places[0] = high - golden * (high - low)
-            found[0] = of(places[0])
-        else:
-            low, places, found = places[0], [places[1], 0.0], [found[1], 0.0]
-            places[1] = low + golden * (high - low)
-            found[1] = of(places[1])
-    value = 2.0 ** ((low + high) / 2)
-    return measured(_variant(number, value)), _variant(number, value)
+    """Return the best value of a number near a power of two."""
+    how = _variant(number, refined(_shares(number, measured), best, 0.5, STEPS))
+    return measured(how), how
 
 
 def _variant(number: FreeNumber, value: float) -> Variant:
@@ -178,10 +164,7 @@ def _alternatives(block: Block, first: int) -> Iterator[Variant]:
     yield Variant("norms", "the norm before the perceptron is left out", norms=(True, False))
     for name, activation in ACTIVATIONS.items():
         yield Variant("activation", f"the activation is {name}", activation=activation)
-    for text, order in (
-        *([] if block.shares_keys else EXCHANGED),
-        ("keys and values are exchanged", (0, 2, 1)),
-    ):
+    for text, order in (*([] if block.shares_keys else EXCHANGED), ("keys and values are exchanged", (0, 2, 1))):
         yield Variant("heads", text, order=order)
     for head in range(block.head_count):
         factors = torch.ones(block.head_count).index_fill(0, torch.tensor([head]), 0.0)

@@ -3,8 +3,6 @@
 Shapes: 3 colours, H x W pixels of one view, in levels.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -3,8 +3,6 @@
 Shapes: N heads, T tokens, R rows that are computed, D channels of a head, C channels.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

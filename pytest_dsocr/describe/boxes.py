@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pytest_dsocr.contract.image import first_bars, fitted
 from pytest_dsocr.contract.markup import UNITS
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.describe.description import Description
@@ -164,12 +165,11 @@ def _mirrored(boxes: Boxes, axis: int) -> Boxes:
 def units_of(size: tuple[int, int], preset: Preset) -> tuple[BoxUnits, ...]:
     """Return the units of boxes in pixels: of a page of this size, and of the view of it."""
     side = preset.view_size
-    fitted = [side if preset.is_squashed else round(one / max(size) * side) for one in size]
-    bars = tuple(round((side - one) * 0.5) for one in fitted)
+    inner = (side, side) if preset.is_squashed else fitted(size, side)
     page, view = (f"in pixels of the {name}" for name in ("page", "view"))
-    of_page = BoxUnits(f"{page}, {size[0]} x {size[1]}", (size[0], size[1]))
+    of_page = BoxUnits(f"{page}, {size[0]} x {size[1]}", size)
     of_view = BoxUnits(f"{view}, {side} x {side}", (side, side))
-    if fitted == [side, side]:
+    if inner == (side, side):
         return of_page, of_view
-    inside = BoxUnits(f"{view} with the page's bars, {side} x {side}", (fitted[0], fitted[1]), (bars[0], bars[1]))
+    inside = BoxUnits(f"{view} with the page's bars, {side} x {side}", inner, first_bars(inner, side))
     return of_page, inside, of_view

@@ -3,8 +3,6 @@
 Shapes: N heads, P positions, D channels of a head.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from torch import Tensor
 
 from pytest_dsocr.base.words import joined
 from pytest_dsocr.describe.core import AttentionCore, BiasOf, attended
-from pytest_dsocr.describe.pair import LEAST_OF_LARGEST, TINY, named
+from pytest_dsocr.describe.pair import LEAST_OF_LARGEST, TINY, named, spread
 
 MOST_ROWS = 8
 """Number of queries from which another head or angle is found."""
@@ -79,8 +77,7 @@ class OwnHeads:
 
     def some(self, most: int) -> Tensor:
         """Return some queries that differ, from the first to the last."""
-        count = max(1, min(most, len(self.rows)))
-        return self.rows[torch.linspace(0, len(self.rows) - 1, count).long()]
+        return self.rows[spread(len(self.rows), max(1, most))]
 
     def scores(self, heads: Sequence[int], rows: Tensor, keys: Sequence[int] | None = None) -> Tensor:
         """Return the scores of some queries of some heads, over the keys of the same or of other heads."""

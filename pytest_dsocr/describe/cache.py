@@ -3,8 +3,6 @@
 Shapes: L layers, S slots, C channels of all heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -79,11 +77,8 @@ def describe_taken(
     wrong = _wrong(kept[layer], right[layer], prompt, noise)
     if any(one.actual.shape != one.expected.shape for one in wrong.values()):
         return None
-    first, *more = wrong.values()
-    actual = torch.cat([first.actual, *(one.actual for one in more)], -1)
-    expected = torch.cat([first.expected, *(one.expected for one in more)], -1)
     there = torch.cat([other[layer][SIDES.index(name)].float().cpu() for name in wrong], -1)[None]
-    found = of_earlier(replace(first, actual=actual, expected=expected), there, page)
+    found = of_earlier(_joined(wrong), there, page)
     if found is None or not found.explains:
         return None
     which = f"{' and '.join(wrong)} of layer {layer}{', the first that differs' * bool(layer)}"
@@ -101,6 +96,14 @@ def _wrong(own: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], prompt: int
     sides = zip(SIDES, own, right, strict=True)
     pairs = {name: _pair(actual, expected, prompt, noise) for name, actual, expected in sides}
     return {name: one for name, one in pairs.items() if one.actual.shape != one.expected.shape or _differs(one)}
+
+
+def _joined(wrong: Mapping[str, RowPair]) -> RowPair:
+    """Return a layer's wrong keys and values as one pair, side by side."""
+    first, *more = wrong.values()
+    sides = ([getattr(one, side) for one in (first, *more)] for side in ("actual", "expected"))
+    actual, expected = (torch.cat(side, -1) for side in sides)
+    return replace(first, actual=actual, expected=expected)
 
 
 def _same_as(layer: int, wrong: Mapping[str, RowPair], kept: KeptLayers) -> Description | None:
@@ -122,13 +125,11 @@ def _same_as(layer: int, wrong: Mapping[str, RowPair], kept: KeptLayers) -> Desc
 
 def _of_layer(layer: int, wrong: Mapping[str, RowPair], prompt: int) -> Description | None:
     """Describe the first wrong layer, or say that the one before it is wrong in steps."""
-    first, *more = wrong.values()
-    actual = torch.cat([first.actual, *(one.actual for one in more)], -1)
-    expected = torch.cat([first.expected, *(one.expected for one in more)], -1)
-    whole = replace(first, actual=actual, expected=expected)
+    whole = _joined(wrong)
     found = describe_tensor(whole)
     is_how, is_place = found is not None and found.says_how, found is not None and found.explains
-    if layer and more and actual.shape == expected.shape and not is_how and not whole.not_equal[:, :prompt].any():
+    has_both = len(wrong) == len(SIDES) and whole.actual.shape == whole.expected.shape
+    if layer and has_both and not is_how and not whole.not_equal[:, :prompt].any():
         count, every = int(whole.not_equal.sum()), whole.not_equal.numel() - prompt
         which = "all" if count == every else f"{count:,} of"
         before = f"layer {layer - 1} computes another output: its keys and values in the cache are right, and"

@@ -3,8 +3,6 @@
 Shapes: S steps, V tokens of the vocabulary.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Colours of views that are exchanged, or sums of the expected colours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import permutations
 

@@ -3,8 +3,6 @@
 Shapes: B views, N heads, P positions, D channels of a head.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,13 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.describe.functions import FORMATS, Function, rounded
+from pytest_dsocr.describe.functions import FORMATS, PARTS, Function, rounded
 
 BiasOf = Callable[[Tensor], Tensor | None]
 """Return what is added to the scores, from the queries."""
 AttentionCore = Callable[[Tensor, Tensor, Tensor, BiasOf], Tensor]
 """Attend ``[B, N, P, D]``; return ``[B, N, P, D]``."""
-NAMES = ("queries", "keys", "values")
 CAPS = (20.0, 30.0, 50.0)
 
 
@@ -70,7 +67,7 @@ def cores(*, is_causal: bool) -> Iterator[tuple[str, AttentionCore]]:
         yield "the first position is hidden from the others", partial(attended, hidden=lambda q, k: (k == 0) & (q > 0))
     for order in permutations(range(3)):
         if order != (0, 1, 2):
-            words = ", ".join(NAMES[one] for one in order)
+            words = ", ".join(PARTS[one] for one in order)
             yield f"its queries, keys and values are the {words}", partial(_ordered, order)
     for factor in (2, 4, 0.5, 0.25):
         yield f"it has {factor:g} times as many heads", partial(_of_heads, factor)

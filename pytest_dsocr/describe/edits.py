@@ -1,7 +1,5 @@
 """Edit scripts between two sequences, run-length coded: an edit that comes at several places is one edit."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple, TypeVar

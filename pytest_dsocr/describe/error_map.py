@@ -3,8 +3,6 @@
 Shapes: B views, N rows of a view, C channels, h x w positions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import torch

@@ -3,8 +3,6 @@
 They are parameters of simple formulas, not known mistakes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any

@@ -3,8 +3,6 @@
 Shapes: V tokens of the vocabulary, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Shapes: N heads, R rows that are computed, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Ids that are one function of the expected ids at every place: a rounding, a wrap, a limit or an offset."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 

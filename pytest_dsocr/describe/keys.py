@@ -3,8 +3,6 @@
 Shapes: N heads, R queries that are computed, S keys, D channels of a head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A page without the margins around its content, by the rules that programs cut them by."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

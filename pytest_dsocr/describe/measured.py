@@ -1,7 +1,5 @@
 """Describers one by one: an error in one, or the end of the time, costs its own relation and no other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -3,8 +3,6 @@
 Shapes: B views, N rows of a view, C channels.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

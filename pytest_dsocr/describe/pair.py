@@ -29,6 +29,16 @@ EXACT = 0.99
 """Share of a difference from which on no other relation is looked for."""
 
 
+def spread(count: int, most: int) -> Tensor:
+    """Return places among ``count``, at most this many, spread evenly from the first to the last."""
+    return torch.linspace(0, count - 1, min(most, count)).long()
+
+
+def worst_of(actual: Tensor, expected: Tensor) -> int:
+    """Return the place on the first axis where two tensors of float32 differ most."""
+    return int((actual - expected).flatten(1).norm(dim=1).argmax())
+
+
 @dataclass(frozen=True, eq=False)
 class RowPair:
     """The subject's tensor and the expected one, ``[B, N, C]`` float32."""

@@ -3,8 +3,6 @@
 Shapes: P positions, D channels of a head, F pairs of channels that are rotated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product

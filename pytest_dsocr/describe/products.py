@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pytest_dsocr.base.words import joined
 from pytest_dsocr.describe.functions import PARTS, Function
-from pytest_dsocr.describe.pair import TINY, named
+from pytest_dsocr.describe.pair import TINY, named, spread
 from pytest_dsocr.describe.rounding import FORMS, OF_INPUTS, WITH_ZERO, Form
 from pytest_dsocr.layers.norms import LayerNorm2d
 
@@ -153,4 +153,4 @@ def _rounded(weight: Tensor, bias: Tensor | None, words: str, x: Tensor) -> Tens
 
 
 def _some(count: int) -> Tensor:
-    return torch.linspace(0, count - 1, min(MOST_ROWS, count)).long()
+    return spread(count, MOST_ROWS)

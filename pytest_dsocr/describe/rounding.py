@@ -1,7 +1,5 @@
 """Weights and inputs on a coarser grid: the forms in which a port may hold them without a word."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 

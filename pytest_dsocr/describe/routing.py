@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pytest_dsocr.base.words import joined
 from pytest_dsocr.describe.description import ENOUGH, Description
-from pytest_dsocr.describe.pair import TINY, named, share
+from pytest_dsocr.describe.pair import TINY, named, share, spread
 from pytest_dsocr.describe.weights import is_rounding
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def of_routing(mixed: Mixed) -> Iterator[Description]:
     Weights of all experts are fitted on every second channel of these tokens, and verified on the other channels.
     """
     tokens = mixed.pair.not_equal[0].nonzero().flatten()
-    some = tokens[torch.linspace(0, len(tokens) - 1, min(MOST_TOKENS, len(tokens))).long()]
+    some = tokens[spread(len(tokens), MOST_TOKENS)]
     count = len(mixed.experts.experts)
     if len(tokens) < LEAST_TOKENS or 4 * count > mixed.before.shape[1]:
         return

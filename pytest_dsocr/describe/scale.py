@@ -3,8 +3,6 @@
 Shapes: B views, N rows of a view, C channels, R rows of all views.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The one change that gives several texts: of all pages that a run has read, or of lists of tokens."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

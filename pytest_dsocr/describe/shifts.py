@@ -3,8 +3,6 @@
 Shapes: N views, 3 colours, H x W pixels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from statistics import median
 

@@ -1,7 +1,5 @@
 """Pictures compared by frequencies: a shift, a filter, and whether one is smoother or sharper than the other."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

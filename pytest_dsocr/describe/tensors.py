@@ -1,7 +1,5 @@
 """Describe how a tensor of the subject differs from the expected one, by the simplest relation that explains it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

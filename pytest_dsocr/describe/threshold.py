@@ -1,7 +1,5 @@
 """A number that parts wrong tokens from right ones, among simple properties of tokens."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -3,8 +3,6 @@
 Shapes: S slots, G key heads, F frequencies of a head.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

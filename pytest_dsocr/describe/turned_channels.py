@@ -3,8 +3,6 @@
 Shapes: S slots, G key heads, D channels of a head, F pairs of channels that are rotated.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

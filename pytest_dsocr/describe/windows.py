@@ -3,8 +3,6 @@
 Shapes: H x W positions of one view, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeGuard

@@ -3,8 +3,6 @@
 Shapes: N rows, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import chain, combinations
 from typing import NamedTuple
@@ -12,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pytest_dsocr.describe.pair import TINY
+from pytest_dsocr.describe.pair import TINY, spread
 
 MOST_TERMS = 3
 MOST_ROWS = 64
@@ -49,7 +47,7 @@ def sum_of(target: Tensor, terms: Sequence[Term], limit: float, *, is_scaled: bo
     known = [one for one in terms if one.tensor.numel() == target.numel()]
     every = [one.tensor.reshape(-1, width).float() for one in known]
     flat = target.reshape(-1, width).float()
-    rows = torch.linspace(0, len(flat) - 1, min(MOST_ROWS, len(flat))).long()
+    rows = spread(len(flat), MOST_ROWS)
     few, some = [one[rows] for one in every], flat[rows]
     for chosen, factors in _candidates(some, few, limit, is_scaled=is_scaled):
         made = torch.stack([factor * every[one] for one, factor in zip(chosen, factors, strict=True)]).sum(0)

@@ -136,11 +136,7 @@ class Engine(Generic[CacheT]):
         return self.run_prepared(inputs, max_new_tokens=max_new_tokens)
 
     def run_prepared(
-        self,
-        inputs: Inputs,
-        *,
-        max_new_tokens: int | None = None,
-        on_token: Callable[[int], None] | None = None,
+        self, inputs: Inputs, *, max_new_tokens: int | None = None, on_token: Callable[[int], None] | None = None
     ) -> PageResult:
         """Read a page whose inputs are made; ``on_token`` is called with each token as it comes."""
         return self._read([inputs], self._policy(max_new_tokens), on_token)[0]
@@ -164,10 +160,7 @@ class Engine(Generic[CacheT]):
         return self._read(pages, self._policy(max_new_tokens))
 
     def _read(
-        self,
-        pages: Sequence[Inputs],
-        policy: DecodePolicy,
-        on_token: Callable[[int], None] | None = None,
+        self, pages: Sequence[Inputs], policy: DecodePolicy, on_token: Callable[[int], None] | None = None
     ) -> list[PageResult]:
         states = [self.pipeline.prefill(inputs) for inputs in pages]
         state = states[0] if len(states) == 1 else self.pipeline.join(states)

@@ -4,8 +4,6 @@ PyTorch has 64-bit integers with a sign only. Sums and products wrap like those 
 is masked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

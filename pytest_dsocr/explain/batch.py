@@ -1,7 +1,5 @@
 """The way in which padding changes the rows of a batch, told from their texts by computing it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any

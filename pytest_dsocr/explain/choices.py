@@ -1,7 +1,5 @@
 """The choices of a subject's text, along the engine's logits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

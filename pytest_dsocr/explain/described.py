@@ -3,19 +3,15 @@
 The engine's tensor counts as the expected one only if it agrees with the reference's summary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.describe.attention import describe_block
@@ -26,13 +22,14 @@ from pytest_dsocr.describe.experts import Mixed, describe_experts
 from pytest_dsocr.describe.head import Head, of_head, of_hidden
 from pytest_dsocr.describe.layout import pair_of
 from pytest_dsocr.describe.measured import measured, measured_in_time
-from pytest_dsocr.describe.pair import EXACT, RowPair, share, simplest
+from pytest_dsocr.describe.pair import EXACT, RowPair, share, simplest, worst_of
 from pytest_dsocr.describe.pixels import describe_pixels
 from pytest_dsocr.describe.resizing import Source
 from pytest_dsocr.describe.rounding import FORMS
 from pytest_dsocr.describe.tensors import describe_tensor, of_earlier
 from pytest_dsocr.describe.windows import describe_windows, has_windows, one_window
 from pytest_dsocr.describe.wiring import error_of
+from pytest_dsocr.explain.computed import Seen, compute, computed, right_of
 from pytest_dsocr.explain.inside import of_early_end, of_inside, of_other_block
 from pytest_dsocr.explain.mistake import Changes, blocks_of, model_of, without_positions
 from pytest_dsocr.explain.parts import ComputedPart
@@ -52,20 +49,6 @@ OF_EXPERTS = "experts"
 """Kind of a description of the experts as a whole."""
 NEARER = 10
 """Factor by which one tensor must be nearer than another to count as right."""
-
-
-class Seen(NamedTuple):
-    """The subject's tensor, and the inputs of the block or stage that returned it."""
-
-    what: str
-    gave: Tensor
-    given: tuple[Tensor, ...] = ()
-    alone: bool = False
-    """Whether wrong inputs have another cause, and are not described."""
-    inside: Inside = Inside()
-    """Calls of the modules inside of a block."""
-    front: Inside = Inside()
-    """Calls of the modules before a stage's first block."""
 
 
 Earlier = Mapping[str, Callable[[], Clean]]
@@ -255,7 +238,7 @@ def _of_part(clean: Clean, name: TensorName, gave: Tensor, own: Tensor, given: T
         return None
     engine = clean.engine
     block = blocks_of(engine, name.stage)[name.block]
-    view = int((gave.float() - own.float().cpu()).flatten(1).norm(dim=1).argmax())
+    view = worst_of(gave.float(), own.float().cpu())
     views = given.to(engine.model.device)
     gave, own, given = (one[view : view + 1].to(engine.model.device) for one in (gave, own, given))
     pair = pair_of(gave, own, channels_last=True)
@@ -274,41 +257,6 @@ def _of_part(clean: Clean, name: TensorName, gave: Tensor, own: Tensor, given: T
         sees = mask == 0 if isinstance(mask, torch.Tensor) else None
         found += measured_in_time(describe_block, Block(block, given, rope and rope.inverse_frequencies, sees), pair)
     return simplest(found)
-
-
-@lru_cache(1)  # for the script that shows the difference, which is written next
-def right_of(clean: Clean, name: TensorName) -> tuple[Tensor, Sequence[Tensor]]:
-    """Return the right tensor of a seam, and the right inputs of the block or stage that returns it."""
-    if name.block is not None:
-        segment = Segment(clean, str(name), has_blocks=True)
-        return segment.compute(None), [segment.block_input]
-    if name.view:
-        return clean.features(name.stage, name.view), clean.stage_inputs(name.stage, name.view)
-    if name.stage == FUSION:
-        return clean.fused, clean.to_fuse
-    given = [] if clean.in_prompt is None else [clean.in_prompt]
-    return clean.run(name.stage, ""), given
-
-
-def compute(clean: Clean, name: TensorName, seen: Seen) -> Tensor | None:
-    """Return the engine's output for the subject's own input; None if it does not take that."""
-    engine, device = clean.engine, clean.engine.model.device
-    given = tuple(one.to(device) for one in seen.given)
-    if not given:
-        return None
-    out: Tensor | None = None
-    with suppress(RuntimeError, IndexError, ValueError, DsocrError):
-        if name.block is not None or name.view:
-            out = ComputedPart(name.stage, str(name), seen.gave, given, name.block, clean.image).compute(engine)
-        elif name.stage == FUSION:
-            out = clean.fuse(given)
-        elif name.stage == PREFILL:
-            out = engine.pipeline.prefill_with(clean.inputs, given[0]).logits[0]
-    return out if out is not None and out.shape == seen.gave.shape else None
-
-
-computed = lru_cache(1)(compute)
-"""Function like :func:`compute` for the right weights; the script that shows the difference needs its last result."""
 
 
 def _described(

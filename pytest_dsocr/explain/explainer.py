@@ -16,8 +16,8 @@ from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.measured import NOT_MEASURED, Answer, note
 from pytest_dsocr.explain import sentence
+from pytest_dsocr.explain.computed import Seen
 from pytest_dsocr.explain.deadline import longest
-from pytest_dsocr.explain.described import Seen
 from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, Trail, question_of
 from pytest_dsocr.explain.search import NOT, NextWrong, SearchResult
 from pytest_dsocr.records.case import Case
@@ -28,7 +28,7 @@ from pytest_dsocr.reference.client import Client
 from pytest_dsocr.reference.protocol import ReferenceFaultError, pack_case
 
 LOG = logging.getLogger(__name__)
-RUNTIME = "pytest_dsocr.explain.explain:ExplainingRuntime"
+RUNTIME = "pytest_dsocr.explain.runtime:ExplainingRuntime"
 TEXTS = "text"
 """Name of all that a text alone decides, which is one search."""
 DESCRIBING = 0.5

@@ -1,7 +1,5 @@
 """Tokens that a loop feeds once more, told from a text: each token is the best one if they are fed so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Parts of the work that may be wrong for several reasons: the engine computes them with the causes known so far."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

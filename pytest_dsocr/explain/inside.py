@@ -1,7 +1,5 @@
 """The engine's side of a block that is compared step by step with the subject's modules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass

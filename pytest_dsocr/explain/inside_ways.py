@@ -21,7 +21,7 @@ from pytest_dsocr.describe.functions import FORMATS, rounded
 from pytest_dsocr.describe.keys import hidden_keys
 from pytest_dsocr.describe.layout import pair_of
 from pytest_dsocr.describe.measured import found_by, is_time_over
-from pytest_dsocr.describe.pair import share
+from pytest_dsocr.describe.pair import share, worst_of
 from pytest_dsocr.describe.step import EngineCall, InnerStep
 from pytest_dsocr.describe.tables import CHANGES, lines, squares
 from pytest_dsocr.explain.catalogue.resampling import cubic, resampled
@@ -124,7 +124,7 @@ def ways_to_attend(engine: InnerEngine, step: InnerStep, call: EngineCall) -> Wa
         return
     q, k, v, bias = calls[0]
     own, right = (_heads(one, q) for one in (step.actual, step.expected))
-    at = int((own - right).flatten(1).norm(dim=1).argmax())
+    at = worst_of(own, right)
     size = math.isqrt(q.shape[2])
 
     def bias_of(q: Tensor) -> Tensor | None:

@@ -3,8 +3,6 @@
 The vendor's rule is part of a script only if it gave the expected values here as well.
 """
 
-from __future__ import annotations
-
 import ast
 import uuid
 from collections.abc import Sequence
@@ -20,8 +18,10 @@ from torch import Tensor, nn
 
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.describe.pair import worst_of
 from pytest_dsocr.describe.wiring import error_of
-from pytest_dsocr.explain.described import NEARER, Seen, computed, right_of
+from pytest_dsocr.explain.computed import Seen, computed, right_of
+from pytest_dsocr.explain.described import NEARER
 from pytest_dsocr.explain.mistake import blocks_of, model_of
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.explain.search import distance
@@ -57,10 +57,7 @@ def stage_of_reproducer(what: str) -> str:
     return (
         PREPROCESS
         if stage.startswith("images_") and stage != "images_seq_mask"
-        else {
-            "input_ids": TOKENIZER,
-            "images_seq_mask": TOKENIZER,
-        }.get(stage, stage.replace("/", "-") or "other")
+        else {"input_ids": TOKENIZER, "images_seq_mask": TOKENIZER}.get(stage, stage.replace("/", "-") or "other")
     )
 
 
@@ -160,7 +157,7 @@ def _of_pixels(clean: Clean, case: Case, seen: Seen, expected: str) -> tuple[Dat
     if right.shape != actual.shape:
         sizes = [np.array(one.shape) for one in (right, actual)]
         return {"expected": sizes[0], "actual": sizes[1], "limit": 0}, "values"
-    view = int((actual - right).flatten(1).norm(dim=1).argmax())
+    view = worst_of(actual, right)
     page, content = load_image(case.page), BytesIO()
     channels = page.split()
     grey = all(one == channels[0] for one in channels)
@@ -238,7 +235,7 @@ def _of_block(clean: Clean, block: Any, gave: Tensor, right: Tensor, given: Tens
     positions, plain = ([one for name, one in weights if (OF_POSITIONS in name) is of] for of in (True, False))
     if [one.ndim for one in plain] != NORM_FIRST or gave.shape != right.shape:
         return _sampled(gave, right, given), "values"
-    view = int((gave - right).flatten(1).norm(dim=1).argmax())
+    view = worst_of(gave, right)
     parts = [one[view : view + 1] for one in (gave, right, given)]
     if window := getattr(block, "window", 0):
         parts = _one_window(parts, window)
@@ -257,7 +254,7 @@ def _one_window(sides: Sequence[Tensor], window: int) -> list[Tensor]:
     """Return the window without padding where the first of the sides differs most from the second."""
     height, width = (size // window * window for size in sides[0].shape[1:3])
     cut = [split_windows(one[:, :height, :width], window) for one in sides]
-    worst = int((cut[0] - cut[1]).flatten(1).norm(dim=1).argmax())
+    worst = worst_of(cut[0], cut[1])
     return [one[worst : worst + 1] for one in cut]
 
 

@@ -42,10 +42,7 @@ class Group(list[Mistake]):
     """
 
     def __init__(
-        self,
-        stage: str,
-        signs: Mapping[Symptom, Sequence[str]] | None = None,
-        stepwise: Collection[str] | None = (),
+        self, stage: str, signs: Mapping[Symptom, Sequence[str]] | None = None, stepwise: Collection[str] | None = ()
     ) -> None:
         super().__init__()
         self.stage, self.signs, self.stepwise = stage, signs or {}, stepwise

@@ -1,7 +1,5 @@
 """Page of the scoreboard: a row for each release, a column for each stage, and between which releases a fault came."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby

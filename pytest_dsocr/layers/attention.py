@@ -50,11 +50,7 @@ def flash_attention_2(q: Tensor, k: Tensor, v: Tensor, lengths: Sequence[int] | 
     return _flash(q, k, v)
 
 
-ATTENTION: dict[str, AttentionFunction] = {
-    "eager": eager,
-    "sdpa": sdpa,
-    "flash_attention_2": flash_attention_2,
-}
+ATTENTION: dict[str, AttentionFunction] = {"eager": eager, "sdpa": sdpa, "flash_attention_2": flash_attention_2}
 
 
 def attention_function(name: str) -> AttentionFunction:

@@ -4,8 +4,6 @@ Shapes: B rows, T tokens of a call, C hidden channels, N heads, D channels of a 
 E experts, I channels inside an expert.
 """
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 

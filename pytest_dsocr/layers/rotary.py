@@ -3,8 +3,6 @@
 Shapes: B rows, T tokens of a call, N heads, D channels of a head.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import torch

@@ -4,8 +4,6 @@ The vendor's file leaves out what its code hard-codes, such as SAM's window, the
 values are the defaults here. A config may name them to build a model of other sizes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -84,8 +84,7 @@ def make_cases(
     if shard is not None and not any(own.values()):
         raise DsocrError(f"shard {shard} has no page, for there are only {len(own)}; make no more shards than pages")
     return Cases(
-        tuple(case for case in by_id.values() if own[case.page]),
-        tuple(one for one in bad.values() if own[one.path]),
+        tuple(case for case in by_id.values() if own[case.page]), tuple(one for one in bad.values() if own[one.path])
     )
 
 

@@ -67,7 +67,7 @@ class Check:
         elif self.usual:
             self._note_looser(report.limits.looser_than(self.usual))
         if stages:
-            from pytest_dsocr.compare.case import STAGES
+            from pytest_dsocr.compare.observations import STAGES
 
             names = dict.fromkeys([*STAGES, *(one.stage for one in given)])
             if unknown := [stage for stage in stages if stage not in names]:

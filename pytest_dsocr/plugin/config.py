@@ -22,7 +22,8 @@ from pytest_dsocr.base.process import check_system, cores
 from pytest_dsocr.base.words import in_shell
 from pytest_dsocr.engine.places import split_model
 from pytest_dsocr.plugin import option_values as read
-from pytest_dsocr.plugin.options import OPTIONS, OUT, SPREAD, Option, texts_of, value_of
+from pytest_dsocr.plugin.option import Option, texts_of, value_of
+from pytest_dsocr.plugin.options import OPTIONS, OUT, SPREAD
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, NAMED, NOTES, OUT_FOLDER, WATCHED, WITNESS, uncaptured
 from pytest_dsocr.records.config import Config, Level
 from pytest_dsocr.reference.goldens import check_writable, golden_folder

@@ -1,6 +1,7 @@
-"""Fixtures: the subject, the reference, cases, the answers of both sides, and their comparison.
+"""Fixtures: cases, the answers of both sides, and their comparison.
 
-Fixtures for single stages are in :mod:`~pytest_dsocr.plugin.stage_fixtures`.
+Fixtures of both sides are in :mod:`~pytest_dsocr.plugin.side_fixtures`, and those of single stages in
+:mod:`~pytest_dsocr.plugin.stage_fixtures`.
 
 pytest loads this in every run, so fixtures import their needs inside. Fixtures of session scope are made once in each
 worker. Both sides' answers to a case are kept until the next case, so a test must not change them.
@@ -9,7 +10,7 @@ worker. Both sides' answers to a case are kept until the next case, so a test mu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.plugin.markers import arguments_of, within_markers
-from pytest_dsocr.plugin.stash import CASES, CHECK, COMPARED, ELAPSED, LOADED, NAMED, RUN, KeptCase, leave_out
+from pytest_dsocr.plugin.markers import within_markers
+from pytest_dsocr.plugin.stash import CASES, CHECK, COMPARED, ELAPSED, LOADED, NAMED, RUN, KeptCase
 from pytest_dsocr.report.parts import COMPARING
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.compare.tolerances import Tolerances
     from pytest_dsocr.plugin.check import Check
     from pytest_dsocr.records.case import Case
-    from pytest_dsocr.records.config import Config, Level
+    from pytest_dsocr.records.config import Config
     from pytest_dsocr.records.reference_result import ReferenceResult
     from pytest_dsocr.records.subject_result import SubjectResult
     from pytest_dsocr.reference.protocol import Reference
@@ -40,75 +41,6 @@ def dsocr_config(pytestconfig: pytest.Config) -> Config:
     from pytest_dsocr.plugin.config import own_config
 
     return own_config(pytestconfig)
-
-
-@pytest.fixture(scope="session")
-def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[Any]:
-    """Load the implementation under test (subject) once in each worker; see ``subjects.protocol``.
-
-    To choose the subject of a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
-    """
-    with request.config.stash[ELAPSED].on("loading the subject"):
-        import pytest_dsocr.run.case  # noqa: F401 - brings torch
-        from pytest_dsocr.base.process import freeze_gc, share_threads
-        from pytest_dsocr.plugin.loading import waiting_for
-        from pytest_dsocr.run.references import answers_of
-        from pytest_dsocr.subjects.calls import current
-        from pytest_dsocr.subjects.loading import close_subject, open_subject
-        from pytest_dsocr.subjects.protocol import level_of
-
-        freeze_gc()
-    own = dsocr_config
-    if own.reference == "engine" and "dsocr_reference" in request.fixturenames:
-        with suppress(Exception, pytest.fail.Exception, pytest.skip.Exception):  # the test itself meets these again
-            request.getfixturevalue("dsocr_reference")  # its process loads meanwhile
-    what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
-    share_threads(_workers(request.config))
-    loading = request.config.stash[ELAPSED].on("loading the subject")
-    with _or_stop(request.session, "subject"), waiting_for(what, request.config), loading:
-        limit_s = own.subject_time_limit if own.isolate else None
-        current().hidden = answers_of(own) if own.isolate else ()
-        subject = open_subject(own.subject, own.setup, limit_s, own.start_limit)
-        if (promised := own.level) is not None and (offered := level_of(subject)) < promised:
-            raise DsocrError(f"{own.subject} offers {offered}, the run promises {promised}; promise {offered}")
-    request.config.stash[LOADED] = subject
-    _check_range(request, subject, own)
-    yield subject
-    close_subject(subject)
-
-
-@pytest.fixture
-def dsocr_level(dsocr_subject: Any) -> Level:
-    """Return the level that the subject offers, L0 to L3."""
-    from pytest_dsocr.subjects.protocol import level_of
-
-    return level_of(dsocr_subject)
-
-
-@pytest.fixture(scope="session")
-def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[Reference]:
-    """Open the reference: recordings of the vendor's code, or that code live.
-
-    It is live if ``--dsocr-reference`` names the folder of the vendor's files. With ``--dsocr-reference=engine`` the
-    engine answers for cases without a recording.
-    """
-    from pytest_dsocr.base.process import share_threads
-    from pytest_dsocr.plugin.config import cases_of
-    from pytest_dsocr.plugin.loading import waiting_for
-    from pytest_dsocr.reference.engine import EngineReference
-    from pytest_dsocr.run.references import reference_of
-
-    share_threads(_workers(request.config))
-    what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
-    loading = request.config.stash[ELAPSED].on("loading the reference")
-    with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting, loading:
-        reference = reference_of(dsocr_config, waiting.on_progress)
-        if isinstance(reference, EngineReference):
-            is_timed = any(item.get_closest_marker("dsocr_perf") for item in request.session.items)
-            ahead = reference.wanted.device.startswith("cuda") and _workers(request.config) == 1 and not is_timed
-            reference.start_for(cases_of(request.config).good, ahead=ahead)
-    yield reference
-    reference.close()
 
 
 @pytest.fixture(scope="session")
@@ -260,44 +192,6 @@ def _dsocr_resources(dsocr_config: Config) -> Iterator[RunResources]:
 @pytest.fixture(scope="session")
 def _dsocr_kept() -> KeptCase:
     return KeptCase()
-
-
-@pytest.fixture
-def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> None:
-    """Skip a test if the subject does not offer its level. The plugin adds this fixture to marked tests."""
-    needed = arguments_of(request.node.get_closest_marker("dsocr_level"))
-    if dsocr_level < needed:
-        reason = f"needs {needed} ({needed.meaning}), the subject offers {dsocr_level} ({dsocr_level.meaning})"
-        leave_out(request.node, str(needed), reason)
-
-
-def _check_range(request: pytest.FixtureRequest, subject: Any, own: Config) -> None:
-    """Stop a run that compares in float16, if its first page cannot be judged there; see ``run.half``."""
-    from pytest_dsocr.records.subject_result import HALF
-    from pytest_dsocr.run.limits import dtype_of
-
-    named = request.config.stash.get(NAMED, None)
-    compares = any("dsocr_reference" in getattr(item, "fixturenames", ()) for item in request.session.items)
-    if dtype_of(subject, own.dtype) != HALF or not compares or named is None or not named.good:
-        return
-    resources: RunResources = request.getfixturevalue("_dsocr_resources")
-    with request.config.stash[ELAPSED].on(COMPARING), _or_stop(request.session, "reference"):
-        computed = own.reference_key[1] if own.reference == "engine" else ""
-        resources.half.check_page(named.good[0], subject, computed)
-
-
-@contextmanager
-def _or_stop(session: pytest.Session, side: str) -> Iterator[None]:
-    """Stop the run if a side cannot be opened: every other test would fail in the same way."""
-    try:
-        yield
-    except DsocrError:
-        session.shouldfail = f"dsocr: without its {side} nothing can be compared"
-        raise
-
-
-def _workers(config: pytest.Config) -> int:
-    return int(getattr(config, "workerinput", {}).get("workercount", 1))
 
 
 def _reported(request: pytest.FixtureRequest, config: Config) -> Config:

@@ -19,7 +19,8 @@ from pytest_dsocr.plugin import stash
 from pytest_dsocr.plugin.elapsed import RunElapsed
 from pytest_dsocr.plugin.journal import Journal
 from pytest_dsocr.plugin.markers import check_markers, is_ours, registration_lines
-from pytest_dsocr.plugin.options import OPTIONS, OUT, PREFIX, SPREAD
+from pytest_dsocr.plugin.option import PREFIX
+from pytest_dsocr.plugin.options import OPTIONS, OUT, SPREAD
 from pytest_dsocr.plugin.run import Run
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.records.config import Config
 
 FIXTURES = "pytest_dsocr.plugin.fixtures"
-pytest_plugins = (FIXTURES, "pytest_dsocr.plugin.stage_fixtures", "pytest_dsocr.plugin.perf")
+pytest_plugins = (FIXTURES, *(f"pytest_dsocr.plugin.{name}" for name in ("side_fixtures", "stage_fixtures", "perf")))
 HEADED: pytest.StashKey[bool] = pytest.StashKey()
 """On the config: whether the header is printed."""
 NO_RUN = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")

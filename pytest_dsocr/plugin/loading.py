@@ -1,7 +1,5 @@
 """Lines on the terminal that say why a run waits while it loads both sides."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager

@@ -11,7 +11,8 @@ import pytest
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.plugin.markers import arguments_of, is_ours
-from pytest_dsocr.plugin.options import OPTIONS, PREFIX, value_of
+from pytest_dsocr.plugin.option import PREFIX, value_of
+from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.plugin.stash import COLLECTED, CONFIG, NAMED, NOTES, UNMATCHED
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.report.words import ON_REQUEST

@@ -4,8 +4,6 @@ They lie in ``<golden>/snapshots/<checkpoint>/<device-dtype-attention>/<suite>/<
 recording comes from the vendor's code. A snapshot comes from the subject itself, at an earlier commit.
 """
 
-from __future__ import annotations
-
 import glob
 import json
 import shlex

@@ -1,7 +1,5 @@
 """The receipt of a run: the facts that a reviewer of a port needs, under one digest, from the run's ``dsocr.json``."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The check of a receipt: whatever can be computed again here, and a line for each thing that cannot."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum

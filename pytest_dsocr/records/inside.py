@@ -1,7 +1,5 @@
 """Inputs and outputs of the modules inside a block, or outside a stage's blocks, in one call."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial

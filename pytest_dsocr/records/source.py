@@ -1,7 +1,5 @@
 """Source of a subject: the package or program that a run tests, with its version and commit."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import sys

@@ -3,8 +3,6 @@
 Pixels are not kept. They are made again from the page, and must have the kept hash.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

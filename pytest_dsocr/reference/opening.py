@@ -1,7 +1,5 @@
 """Opening of references that a user names: the vendor's files, a recording, or a folder of recordings."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -10,13 +10,7 @@ from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.compare.boxes import Pairs, Placed, pair_up
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract.artifacts import split_pages
-from pytest_dsocr.contract.drawing import (
-    Font,
-    Stroke,
-    draw_label,
-    draw_outline,
-    on_page,
-)
+from pytest_dsocr.contract.drawing import Font, Stroke, draw_label, draw_outline, on_page
 from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.contract.markup import UNITS, Box, PixelBox, to_pixels
 from pytest_dsocr.records.case import Case

@@ -1,7 +1,5 @@
 """The next stage of a port that is missing or wrong, found in a result; at most one screen of text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Literal

@@ -20,11 +20,7 @@ from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.files import recreate_dir, seal
 from pytest_dsocr.compare.case import CaseReport, CaseRun
 from pytest_dsocr.contract.artifacts import OURS, boxes_in_pixels, figure_of, overlay_of, split_pages
-from pytest_dsocr.contract.drawing import (
-    crop_figure,
-    draw_boxes,
-    place,
-)
+from pytest_dsocr.contract.drawing import crop_figure, draw_boxes, place
 from pytest_dsocr.contract.markup import Box, Span, parse, to_mmd
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.reference_result import InputsDigest, SpanSeen

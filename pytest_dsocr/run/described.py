@@ -1,7 +1,5 @@
 """The description of a case's first divergence: the describer of its comparison, given both sides' values."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager

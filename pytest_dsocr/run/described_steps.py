@@ -10,6 +10,7 @@ from torch import OutOfMemoryError, Tensor
 from pytest_dsocr.base.errors import MachineError
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.tokens import logit_errors
+from pytest_dsocr.contract import ROWS
 from pytest_dsocr.describe.cache import describe_steps, rows_of
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.tensors import EARLIER_PAGE
@@ -38,8 +39,6 @@ class Kept(NamedTuple):
     """Outputs of layers ``[T, C]``."""
 
 
-OF_PROMPT = ("input_ids", "images_seq_mask")
-"""Inputs of the prompt's prefill."""
 MOST_AFTER = 64
 """Number of steps after the first wrong one that fill the cache."""
 
@@ -60,7 +59,7 @@ def describe_logits(
         return None
     tokens = expected.token_ids[: min(first + MOST_AFTER, len(errors) - 1)]
     kept = shown(f"the cache of {report.case.id}", lambda: _kept(report, subject, tokens, first - 1))
-    given = {name: answer.input_tensors[name] for name in OF_PROMPT}
+    given = {name: answer.input_tensors[name] for name in ROWS}
     given |= {FUSION: features} if (features := (answer.vision_tensors or {}).get(FUSION)) is not None else {}
     earlier = resources.earlier_than(report.case)
     of_cache = None if kept is None else resources.explainer.describe_cache(report, tokens, given, *kept, earlier)

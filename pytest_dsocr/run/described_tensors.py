@@ -11,7 +11,7 @@ from pytest_dsocr.describe.choices import PASSED_OVER
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.ends import CUT_OFF, EARLY_END
 from pytest_dsocr.describe.wiring import error_of
-from pytest_dsocr.explain.described import Seen
+from pytest_dsocr.explain.computed import Seen
 from pytest_dsocr.explain.feeding import FED
 from pytest_dsocr.explain.parts import inputs_of
 from pytest_dsocr.explain.question import BY_TEXT

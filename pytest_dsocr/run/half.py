@@ -8,7 +8,8 @@ from typing import Any
 from torch import OutOfMemoryError, Tensor
 
 from pytest_dsocr.base.errors import MachineError
-from pytest_dsocr.compare.case import STAGES, CaseReport, Explanation
+from pytest_dsocr.compare.case import CaseReport, Explanation
+from pytest_dsocr.compare.observations import STAGES
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.case import DECODING, CaseReport, CaseRun, judge
+from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
 from pytest_dsocr.compare.inputs import compare_inputs
+from pytest_dsocr.compare.observations import DECODING
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict

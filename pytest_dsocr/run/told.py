@@ -1,7 +1,5 @@
 """Texts that a wrong ``text_of`` makes of other right tokens, which tell what it changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

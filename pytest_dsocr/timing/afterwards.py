@@ -1,7 +1,5 @@
 """Parts of a bench after its rounds: counting and tracing, as far as the time goes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial

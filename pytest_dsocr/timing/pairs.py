@@ -1,7 +1,5 @@
 """Pairs of rounds of two sides: of a page's start and of the whole page, until each quantity is judged."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -11,17 +9,7 @@ from pytest_dsocr.models.spec import PREPROCESS, TOKENIZER
 from pytest_dsocr.timing.budget import TimeBudget
 from pytest_dsocr.timing.early import AGREEING
 from pytest_dsocr.timing.host import of_turns, speed_apart, steady
-from pytest_dsocr.timing.limits import (
-    ANY,
-    EACH_TOKEN,
-    LOOKS,
-    MOST_TAKEN,
-    Watcher,
-    is_over,
-    known,
-    limits_of,
-    looks_at,
-)
+from pytest_dsocr.timing.limits import ANY, EACH_TOKEN, LOOKS, MOST_TAKEN, Watcher, is_over, known, limits_of, looks_at
 from pytest_dsocr.timing.rounds import FEW, OF_START, OF_WHOLE, PAGE, Round, alike
 from pytest_dsocr.timing.side import TimedSide
 from pytest_dsocr.timing.statistics import Judgement, Samples, judge

@@ -1,7 +1,5 @@
 """Table of what one traced page ran; a light module, since it is loaded with any version of the measured package."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Images are encoded once, in vision, and never in a step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -34,11 +32,7 @@ def test_steps_do_not_change_with_the_pixels(walk: Walk, ways: Ways, dsocr_subje
         state = dsocr_subject.prefill(given, features)
     for tensor in (given["images_ori"], given["images_crop"], features):
         tensor.neg_().add_(0.25)
-    found, expected = walk.steps(state, walk.tokens), walk.steps(walk.start()[0], walk.tokens)
-    dsocr_check(
-        ways.logits(f"logits/step {step}", one, other)
-        for step, (one, other) in enumerate(zip(found, expected, strict=True), 1)
-    )
+    dsocr_check(ways.steps(walk.steps(state, walk.tokens), walk.steps(walk.start()[0], walk.tokens)))
 
 
 @pytest.mark.dsocr_level("L3")

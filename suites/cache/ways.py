@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,11 @@ class Ways:
     def logits(self, what: str, found: Tensor, expected: Tensor) -> Comparison:
         """Compare logits ``[V]`` of two ways."""
         return self._compared(what, found, expected, "logits", lambda scale: scale.logits)
+
+    def steps(self, found: Sequence[Tensor], expected: Sequence[Tensor]) -> Iterator[Comparison]:
+        """Compare the logits of each step of two ways."""
+        for step, (one, other) in enumerate(zip(found, expected, strict=True), 1):
+            yield self.logits(f"logits/step {step}", one, other)
 
     def vision(self, what: str, found: Tensor, expected: Tensor, seam: str) -> Comparison:
         """Compare features of two ways, whose rounding is that of the tensor ``seam``."""

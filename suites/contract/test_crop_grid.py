@@ -75,10 +75,7 @@ def test_grid(
     grid = equal("images_spatial_crop", actual, recorded, f"{math.prod(recorded)} crops, columns and rows")
     image_id, expected = tokenizer.special.image, image_token_count(facts.family.presets["gundam"], actual)
     why = f"image tokens for the whole page and its {actual[0]} x {actual[1]} crops"
-    found_grid = hinted(
-        facts.with_origin(grid),
-        lambda: of_grid(_grids(asked, drawn), _cut(asked)),
-    )
+    found_grid = hinted(facts.with_origin(grid), lambda: of_grid(_grids(asked, drawn), _cut(asked)))
     counts = compare_image_tokens(inputs, image_id, expected, why)
     found = inputs.prompt_ids.count(image_id)
     dsocr_check([found_grid, *(hinted(one, lambda: of_count(page, found, tokenizer, facts.family)) for one in counts)])

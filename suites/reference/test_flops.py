@@ -13,6 +13,8 @@ from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.records.config import Config
 
+from .goldens import cases_of
+
 if TYPE_CHECKING:
     from pytest_dsocr.records.case import Case
     from pytest_dsocr.reference.live import LiveReference
@@ -28,14 +30,11 @@ def test_every_stage_costs_what_it_costs_by_arithmetic(
     request: pytest.FixtureRequest, family: ModelSpec, dsocr_config: Config, dsocr_check: Check
 ) -> None:
     """Compare exactly: FLOPs follow from code and sizes, and any difference means other code."""
-    from pytest_dsocr.pages.named import make_cases
-
     if (attention := dsocr_config.reference_key[2]) != COUNTED:
         leave_out(request.node, "recording", f"torch does not count all FLOPs of attention {attention}; use {COUNTED}")
-    own = dsocr_config
-    cases = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, family=family).readable().good
     reference = request.getfixturevalue("dsocr_reference")
-    dsocr_check(one for case in cases for one in _compared(case, own.checkpoint, reference))
+    cases, checkpoint = cases_of(dsocr_config, family), dsocr_config.checkpoint
+    dsocr_check(one for case in cases for one in _compared(case, checkpoint, reference))
 
 
 def _compared(case: Case, checkpoint: str, reference: LiveReference) -> Iterator[Comparison]:

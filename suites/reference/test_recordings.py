@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,13 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected, equal
 from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out
+from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Config
 from pytest_dsocr.reference.drift import made_from, read_json
 from pytest_dsocr.reference.environment import family_with
+from pytest_dsocr.reference.recording import MANIFEST
 
-from .goldens import MANIFEST, anchors_of, recordings_of
+from .goldens import anchors_of, cases_of, recordings_of
 
 if TYPE_CHECKING:
     from pytest_dsocr.reference.protocol import Reference
@@ -54,13 +56,11 @@ def test_the_reference_answers_for_this_run(
     If the engine replaces a missing recording, only the recorded cases are checked.
     """
     from pytest_dsocr.contract.image import resampling
-    from pytest_dsocr.pages.named import make_cases
     from pytest_dsocr.reference.engine import EngineReference
     from pytest_dsocr.reference.recording import RecordedReference
 
     reference: Reference | None = dsocr_reference
-    own = dsocr_config
-    cases = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, family=family).readable().good
+    cases: Sequence[Case] = cases_of(dsocr_config, family)
     if isinstance(dsocr_reference, EngineReference):
         reference, cases = dsocr_reference.recorded, tuple(filter(dsocr_reference.holds, cases))
     if reference is None or not cases:

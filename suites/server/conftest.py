@@ -28,10 +28,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.fixture(scope="session")
 def asked(
-    dsocr_config: Config,
-    dsocr_subject: Any,
-    dsocr_reference: Reference,
-    tmp_path_factory: pytest.TempPathFactory,
+    dsocr_config: Config, dsocr_subject: Any, dsocr_reference: Reference, tmp_path_factory: pytest.TempPathFactory
 ) -> Asked:
     """Return the server's answers to the run's pages and to odd ones."""
     from pytest_dsocr.adapters.server import ServerSubject

@@ -1,7 +1,5 @@
 """Checks that the server reads the page that it receives: as a JPEG, rotated by EXIF, or from a URL."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Checks of sampling options, ``stop`` and streaming."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Checks of a server's API against the vendor's code, OpenAI's reference, or the server's other answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pytest

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_dsocr.compare.budget import divergence, loss_of, on_budget
-from pytest_dsocr.compare.case import compare_observations
+from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import BUDGETS, LOSSES, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
 from pytest_dsocr.contract.markup import Box

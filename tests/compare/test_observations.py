@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.case import DECODING, FILES, OUTPUT, CaseReport, CaseRun, compare_observations
+from pytest_dsocr.compare.case import CaseReport, CaseRun
+from pytest_dsocr.compare.observations import DECODING, FILES, OUTPUT, compare_observations
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, not_compared, worst
 from pytest_dsocr.contract import COMPARED

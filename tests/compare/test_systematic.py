@@ -83,9 +83,7 @@ def test_the_same_character_each_time_is_wrong_under_any_budget(change: Callable
 
 
 @pytest.mark.parametrize(
-    "move",
-    [lambda at: at + 50, lambda at: 0.95 * at, lambda at: 0.9 * at + 30],
-    ids=["shift of 5 %", "scale", "both"],
+    "move", [lambda at: at + 50, lambda at: 0.95 * at, lambda at: 0.9 * at + 30], ids=["shift of 5 %", "scale", "both"]
 )
 def test_the_same_move_of_all_boxes_is_wrong_under_any_budget(move: Callable[[float], float]) -> None:
     expected = recorded(INVOICE)

@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from pytest_dsocr.compare.case import compare_observations
+from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.output import BOXES, EDITS, LENGTH, Tie, TieDistance, is_sure
 from pytest_dsocr.compare.tokens import is_tie
 from pytest_dsocr.compare.tolerances import tolerances

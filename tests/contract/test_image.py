@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.contract.image import GREY, ImageSource, load_image, resampling
+from pytest_dsocr.contract.image import GREY, ImageSource, first_bars, fitted, load_image, resampling
 from pytest_dsocr.contract.inputs import views
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, rgb
@@ -147,3 +147,11 @@ def test_the_installed_pillow_resizes_as_its_version_was_found_to() -> None:
     """Recordings are found by it, so that it must be the same on every machine with this Pillow."""
     before_13, since_13 = "4e7a837ab1a41daf", "85ab7edb4ccf5db9"
     assert resampling() == (since_13 if int(PIL.__version__.split(".")[0]) >= 13 else before_13)
+
+
+@given(st.tuples(st.integers(20, 400), st.integers(20, 400)), st.integers(16, 256), st.sampled_from([0, 0.5, 1]))
+def test_a_page_and_its_bars_lie_where_pillow_puts_them(size: tuple[int, int], side: int, place: float) -> None:
+    padded = ImageOps.pad(Image.new("L", size, 255), (side, side), centering=(place, place))
+    inner = fitted(size, side)
+    left, top = first_bars(inner, side, place)
+    assert padded.getbbox() == (left, top, left + inner[0], top + inner[1])

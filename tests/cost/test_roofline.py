@@ -5,16 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_dsocr.cost.model import decode_step, stages_of
-from pytest_dsocr.cost.roofline import (
-    LAUNCH_BOUND,
-    Bound,
-    Limit,
-    Roof,
-    bound,
-    device_of_gpu,
-    devices,
-    limit_of,
-)
+from pytest_dsocr.cost.roofline import LAUNCH_BOUND, Bound, Limit, Roof, bound, device_of_gpu, devices, limit_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.models import VISION
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR

@@ -9,8 +9,8 @@ from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.describe.choices import Choices, of_choices
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.measured import Answer
-from pytest_dsocr.explain.explain import ExplainingRuntime
 from pytest_dsocr.explain.question import PageRead
+from pytest_dsocr.explain.runtime import ExplainingRuntime
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.reference.protocol import pack_case

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from pytest_dsocr.describe.head import of_hidden
 from pytest_dsocr.describe.rounding import FORMS
-from pytest_dsocr.explain.described import Seen, describe_seen
+from pytest_dsocr.explain.computed import Seen
+from pytest_dsocr.explain.described import describe_seen
 from pytest_dsocr.explain.mistake import Changes, model_of
 from pytest_dsocr.records.reference_result import Seam
 from tests.describe.real import clean, engine, random

@@ -131,10 +131,7 @@ def test_hub_names_without_the_hub_library(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        (
-            "synthetic:huge",
-            "'synthetic:huge' is no checkpoint; .*synthetic:tiny, synthetic:small, synthetic:published",
-        ),
+        ("synthetic:huge", "'synthetic:huge' is no checkpoint; .*synthetic:tiny, synthetic:small, synthetic:published"),
         ("synthetic:tiny@x", "no checkpoint"),
         ("", "'' is no checkpoint"),
         ("nowhere", "'nowhere' is no checkpoint; give mini, a checkpoint's folder, synthetic:"),

@@ -1,6 +1,5 @@
 """Safetensors in and out of a model; synthetic weights, which are the same everywhere."""
 
-import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import sha256
 from pytest_dsocr.engine import synthetic
 from pytest_dsocr.engine.places import DEFAULT_SEED
 from pytest_dsocr.engine.synthetic import fill, fill_on_device, synthetic_fingerprint
@@ -78,10 +78,6 @@ def test_every_layout_loads_in_place_and_has_one_fingerprint(layout: Layout, tmp
     assert (sorted(seen), len(seen), seen[-1]) == (seen, 3, (80, 80))
     lines = [f"{name} F32 {list(one.shape)} {sha256(one.numpy().tobytes())}\n" for name, one in values().items()]
     assert fingerprint(tmp_path) == sha256("".join(sorted(lines)).encode())
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 @pytest.mark.parametrize(

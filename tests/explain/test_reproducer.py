@@ -15,7 +15,7 @@ import torch
 
 from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.explain.described import Seen
+from pytest_dsocr.explain.computed import Seen
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.explain.reproducer import DATA, MOST_BYTES, SCRIPT, write, write_seen
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR

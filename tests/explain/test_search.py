@@ -10,13 +10,12 @@ import torch
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.compare.case import Explanation
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.explain import explain as explaining
-from pytest_dsocr.explain import sentence
+from pytest_dsocr.explain import runtime, sentence
 from pytest_dsocr.explain.deadline import Deadline
-from pytest_dsocr.explain.explain import check_memory, free_bytes
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.proof import UNTOLD
 from pytest_dsocr.explain.question import PageRead, Question
+from pytest_dsocr.explain.runtime import check_memory, free_bytes
 from pytest_dsocr.explain.search import NOT, Search, SearchResult
 
 NEAR, WITHOUT = 1e-4, 0.04
@@ -200,7 +199,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(
 ) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal: 33554432 kB\nMemAvailable: 8388608 kB\n", encoding="utf-8")
-    monkeypatch.setattr(explaining, "MEMORY", meminfo)
+    monkeypatch.setattr(runtime, "MEMORY", meminfo)
     assert free_bytes(torch.device("cpu")) == 8 * 2**30
     check_memory("mini", "cpu", "float32")
     with pytest.raises(DsocrError, match=r"needs 18\.\d GiB, and 8\.0 are free on cpu.*--dsocr-explain=0"):

@@ -19,11 +19,11 @@ from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes, twins
-from pytest_dsocr.explain.explain import ExplainingRuntime
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes, Mistake, in_one_block
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import PageRead, question_of
+from pytest_dsocr.explain.runtime import ExplainingRuntime
 from pytest_dsocr.explain.search import EXACT, SearchResult, distance
 from pytest_dsocr.explain.sentence import beside, evidence_of, of_search
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text

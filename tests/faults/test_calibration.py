@@ -38,8 +38,7 @@ def test_a_wrong_epsilon_is_wrong_where_a_run_asks_for_what_is_usual(name: str |
 
 
 @pytest.mark.parametrize(
-    ("key", "measured"),
-    [(("cpu", "float32"), "cpu-float32"), (("cuda", "bfloat16"), "nvidia-h200-bfloat16")],
+    ("key", "measured"), [(("cpu", "float32"), "cpu-float32"), (("cuda", "bfloat16"), "nvidia-h200-bfloat16")]
 )
 def test_the_range_of_correct_variants_on_the_page_is_what_was_measured(key: tuple[str, str], measured: str) -> None:
     rows = [row["errors"] for name in MEASURED if name.startswith(measured) for row in MEASURED[name] if row["correct"]]

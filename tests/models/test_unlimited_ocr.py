@@ -28,12 +28,7 @@ TINY = "unlimited_ocr:synthetic:tiny"
 
 @pytest.mark.parametrize(
     ("width_px", "height_px", "grid", "tokens"),
-    [
-        (2480, 3508, (4, 6), 2733),
-        (1240, 1754, (2, 3), 903),
-        (1920, 1080, (7, 4), 3113),
-        (640, 20480, (1, 32), 3793),
-    ],
+    [(2480, 3508, (4, 6), 2733), (1240, 1754, (2, 3), 903), (1920, 1080, (7, 4), 3113), (640, 20480, (1, 32), 3793)],
 )
 def test_a_page_is_cut_into_up_to_32(width_px: int, height_px: int, grid: tuple[int, int], tokens: int) -> None:
     preset = OWN.preset("gundam")

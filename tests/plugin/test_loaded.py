@@ -16,7 +16,15 @@ HEAVY = ("torch", "numpy", "scipy", "PIL", "transformers", "tokenizers", "safete
 OF_EVERY_RUN = {
     *("base", "base.elapsed", "base.errors", "base.words"),
     *("plugin", "plugin.elapsed", "plugin.fixtures", "plugin.hooks", "plugin.journal", "plugin.markers"),
-    *("plugin.options", "plugin.perf", "plugin.run", "plugin.stage_fixtures", "plugin.stash"),
+    *(
+        "plugin.option",
+        "plugin.options",
+        "plugin.perf",
+        "plugin.run",
+        "plugin.side_fixtures",
+        "plugin.stage_fixtures",
+        "plugin.stash",
+    ),
     *("report", "report.parts", "report.plan"),
 }
 """Modules that are imported in every run, even without a test of ours."""

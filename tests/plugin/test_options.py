@@ -16,7 +16,8 @@ from pytest_dsocr.compare.tolerances import BUDGETS, LOSSES
 from pytest_dsocr.engine import checkpoint
 from pytest_dsocr.pages.page_list import SUBSETS
 from pytest_dsocr.plugin.config import own_config
-from pytest_dsocr.plugin.options import OPTIONS, value_of
+from pytest_dsocr.plugin.option import value_of
+from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.records.config import MISSING, Config, Level
 from pytest_dsocr.records.provenance import DTYPES_OF_VENDOR, OF_VENDOR
 from pytest_dsocr.subjects.loading import VALID

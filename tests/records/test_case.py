@@ -91,10 +91,7 @@ MADE = replace(
 OTHER: dict[str, tuple[Any, list[str]]] = {
     "checkpoint": ("synthetic:small", []),
     "checkpoint_sha256": ("00", [f"checkpoint_sha256: {'c0' * 8} and 00"]),
-    "vendor_sha256": (
-        {"deepencoder.py": "2b" * 32},
-        [f"vendor_sha256.modeling_deepseekocr.py: {'1a' * 8} and None"],
-    ),
+    "vendor_sha256": ({"deepencoder.py": "2b" * 32}, [f"vendor_sha256.modeling_deepseekocr.py: {'1a' * 8} and None"]),
     "device": ("cpu", ["device: nvidia-h200 and cpu"]),
     "dtype": ("float32", ["dtype: bfloat16 and float32"]),
     "attention": ("eager", ["attention: flash_attention_2 and eager"]),

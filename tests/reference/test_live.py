@@ -138,10 +138,7 @@ def message_of(request: Callable[[], object]) -> str:
 @pytest.mark.dsocr_slow
 @pytest.mark.parametrize(
     ("deed", "facts", "limit_s"),
-    [
-        ("kill", "was killed by SIGKILL.*memory", 600),
-        ("deaf", "no progress for 0.2 s", 0.2),
-    ],
+    [("kill", "was killed by SIGKILL.*memory", 600), ("deaf", "no progress for 0.2 s", 0.2)],
 )
 def test_a_worker_that_is_lost_is_replaced_once(deed: str, facts: str, limit_s: float, temporary: Path) -> None:
     """The limit of an answer does not include the start, which imports torch and takes longer."""

@@ -22,10 +22,11 @@ from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.comparison_result import ComparisonResult
 from pytest_dsocr.report.file import RunIdentity
+from pytest_dsocr.report.outcomes import TestResult
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.run_sides import RunSides
-from pytest_dsocr.report.worker_report import WorkerReport
+from pytest_dsocr.report.worker_report import FailureOrigin, WorkerReport
 from pytest_dsocr.timing.statistics import Judgement
 from tests.compare.made import answer, observation
 from tests.plugin.standin import Reference
@@ -33,6 +34,8 @@ from tests.plugin.standin import Reference
 LIMITS = tolerances("float32")
 MATCH = Comparison("input_ids", Verdict.MATCH, "all 702")
 DRIFT = Comparison("sam.page", Verdict.DRIFT, "relative error 3.2e-07 (allowed 1e-04)", 3.2e-7)
+RIGHT = {"passes": True, "first_wrong": None}
+"""Fields of a case that is right."""
 WRONG = Comparison(
     "clip.page",
     Verdict.WRONG,
@@ -52,11 +55,7 @@ MADE = replace(
 def config(**changes: Any) -> Config:
     """Return the run's choices if a user sets no option but ``changes``."""
     given: dict[str, Any] = {option.name: option.value_if_unset for option in OPTIONS}
-    given |= {
-        "golden": Path("golden"),
-        "out": Path("dsocr-out"),
-        "given_by": {},
-    }
+    given |= {"golden": Path("golden"), "out": Path("dsocr-out"), "given_by": {}}
     return Config(**{**given, **changes})
 
 
@@ -160,3 +159,13 @@ def perf(*judgements: Judgement, **medians_ms: float) -> dict[str, Any]:
     """Return times and counts in the form of ``PerfRun.to_json``."""
     medians, judged = medians_ms or MEDIANS, [one.to_json() for one in judgements]
     return {"median_ms": medians, "judgements": judged, "in_short": [], "roof": None}
+
+
+def failed(nodeid: str, *wrong: Comparison, **sent: Any) -> TestResult:
+    """Return the result of a test that failed by these comparisons."""
+    return TestResult(nodeid, "failed", sent=payload(*wrong, **sent))
+
+
+def shown(what: str, why: str = "", *mistakes: str) -> FailureOrigin:
+    """Return the origin that a failed test showed."""
+    return FailureOrigin(what, why, [*mistakes])

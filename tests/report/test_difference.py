@@ -10,13 +10,7 @@ from msgspec import convert
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.report.budget import Spending, Spent
-from pytest_dsocr.report.difference import (
-    ChangeKind,
-    DiffStatus,
-    ResultChange,
-    ResultDifference,
-    difference,
-)
+from pytest_dsocr.report.difference import ChangeKind, DiffStatus, ResultChange, ResultDifference, difference
 from pytest_dsocr.report.difference_lines import lines, markdown, verdict
 from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.timing.statistics import Judgement, TimingVerdict

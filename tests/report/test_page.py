@@ -24,7 +24,8 @@ from pytest_dsocr.report.strip import boxes_of, line_of, strips
 from pytest_dsocr.report.views import html
 from tests.history.test_history import plan
 from tests.report.made import MATCH, WRONG, case_payload, night, payload, result, run_payload
-from tests.report.test_views import Page, document
+from tests.report.markup import Page
+from tests.report.test_views import document
 
 TEXTS = ("ink", "soft", "good", "bad", "noted", "link")
 GROUNDS = ("ground", "sheet")

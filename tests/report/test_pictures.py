@@ -20,17 +20,7 @@ from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.reference_result import Output, SpanSeen, spans_in
 from pytest_dsocr.report.case_result import picture_name
 from pytest_dsocr.report.file import mark_running
-from pytest_dsocr.report.pictures import (
-    BLUE,
-    FOOT_PX,
-    GREY,
-    HEAD_PX,
-    LARGEST_PX,
-    MARGIN_PX,
-    RED,
-    draw,
-    side_by_side,
-)
+from pytest_dsocr.report.pictures import BLUE, FOOT_PX, GREY, HEAD_PX, LARGEST_PX, MARGIN_PX, RED, draw, side_by_side
 from pytest_dsocr.report.side_files import write_sides
 from tests.compare.made import OUTPUT
 from tests.report.made import LIMITS, MATCH, exchange, new_result, report

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from msgspec import convert
 
-from pytest_dsocr.compare.case import STAGES
+from pytest_dsocr.compare.observations import STAGES
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, lost, not_compared
 from pytest_dsocr.contract import GRID
 from pytest_dsocr.models import VISION

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from html.parser import HTMLParser
 from typing import Any
 from unittest.mock import Mock
 
@@ -18,14 +17,14 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.report.case_result import FurtherResult
 from pytest_dsocr.report.ci import errors, of_run, of_test
 from pytest_dsocr.report.document import Environment, RunJson
-from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.terminal import BAD, Summary
-from pytest_dsocr.report.views import cell, html, markdown
+from pytest_dsocr.report.views import html, markdown
 from pytest_dsocr.report.worker_report import ProcessTimes
 from pytest_dsocr.timing.run import PerfRun
 from pytest_dsocr.timing.statistics import Judgement, TimingVerdict
 from tests.report.made import DRIFT, FAULT, GUESS, MATCH, SLOW, WRONG, Ended, case_payload, payload, result, run_payload
+from tests.report.markup import Page
 from tests.timing.made import measured
 
 RUN = run_payload()
@@ -219,89 +218,3 @@ def test_an_error_in_the_summary_is_one_line_and_does_not_raise() -> None:
     last = list(Summary(run).lines)[-1]
     assert last.text.startswith("the summary cannot be shown (AttributeError(")
     assert last.markup == BAD
-
-
-# Nothing of a run's is markup, and nothing steers a terminal.
-
-EVIL = "<script>alert(1)</script><img src=x onerror='alert(2)'>\" onclick=\"x | `x` @a [l](h) **b**\n## t\x1b[2J"
-VOID = frozenset(("br", "img", "input", "meta"))
-
-
-class Page(HTMLParser):
-    """Parser that collects the visible text, and raises for a closing tag without an open one."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data if "style" not in self.open else ""
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
-
-
-def evil() -> RunResult:
-    wrong = Comparison(EVIL, Verdict.WRONG, EVIL)
-    case = case_payload(EVIL, wrong, **{**BROKEN, "first_wrong": EVIL, "cause": EVIL}, findings=[EVIL], picture=None)
-    case = structs.replace(case, picture=EVIL)
-    message = payload(wrong, not_compared(EVIL, Reason.NOT_OFFERED), run=run_payload(subject=EVIL, where=EVIL))
-    raised = payload(fault={"case": EVIL, "stage": EVIL, "why": EVIL, "infrastructure": False})
-    lost = payload(left_out="gpu", reason=EVIL)
-    run = result(
-        ("failed", structs.replace(message, case=case)),
-        ("skipped", lost),
-        ("error", raised),
-        ("xfailed", payload()),
-        reason=EVIL,
-    )
-    run.identity = RunIdentity(EVIL, EVIL, EVIL, EVIL)
-    run.notes.append(EVIL)
-    run.plan.uncollected.append(EVIL)
-    run.plan.add([EVIL])
-    run.add(EVIL, "failed", payload())
-    return run
-
-
-def test_nothing_of_a_run_is_markup_or_steers_a_terminal() -> None:
-    page, plain = Page(html(evil().document)), [Page(html(document(name))) for name in RUNS]
-    assert {tag for tag, _ in page.elements} <= {tag for one in plain for tag, _ in one.elements}
-    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
-    assert page.text.count("<script>alert(1)") >= 15
-    for secret in ("<", "`", "@", "|", "*", "[", "\n"):
-        assert secret not in cell(EVIL).replace("\\" + secret, "")
-    summary = [line for line in markdown(evil().document).splitlines() if not line.startswith("    ")]
-    assert "## t" not in summary
-    assert not any("<script" in line.replace("\\<script", "") for line in summary)
-    assert "".join(texts(evil())).isprintable()
-
-
-def test_the_page_asks_nothing_of_a_network() -> None:
-    page = Page(html(document("breaks once, proven")))
-    linked = [text for _, attributes in page.elements for name, text in attributes.items() if name in ("src", "href")]
-    assert linked
-    assert not [link for link in linked if link is None or ":" in link or link.startswith("/")]
-    [policy] = [meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
-    assert policy is not None
-    assert "default-src 'none'" in policy
-    assert "script" not in policy
-
-
-def test_a_picture_may_have_any_name_and_a_difference_is_no_markup() -> None:
-    page = html(result(("passed", payload(MATCH, case=case_payload(picture="pages/a page & more?.jpg")))).document)
-    found = [*(image["src"] for image in Page(page).all("img")), *(link["href"] for link in Page(page).all("a"))]
-    assert [link for link in found if link != "#case-1"] == ["pages/a%20page%20%26%20more%3F.jpg"] * 2
-    assert "<del>ward</del><ins>word</ins>" in html(document("text alone"))

@@ -239,8 +239,7 @@ def test_the_engine_is_no_reference_beyond_the_range(bench: Callable[..., Bench]
 
 
 @pytest.mark.parametrize(
-    ("kind", "first", "place"),
-    [(Overflowing, "clip", "CLIP's block 1"), (Late, "logits", "the decoder's layer 1")],
+    ("kind", "first", "place"), [(Overflowing, "clip", "CLIP's block 1"), (Late, "logits", "the decoder's layer 1")]
 )
 def test_an_overflow_of_the_subject_alone_explains_its_failure_and_no_mistake_is_named(
     bench: Callable[..., Bench], kind: type[EngineSubject], first: str, place: str

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.compare.case import OTHER_ORDER, compare_observations
+from pytest_dsocr.compare.observations import OTHER_ORDER, compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict
 from pytest_dsocr.engine.engine import Engine

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pytest_dsocr.compare.case import compare_observations
+from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.contract.presets import Preset

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.case import compare_observations
+from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.presets import Preset

@@ -93,10 +93,7 @@ def test_a_flag_is_raised_above_its_limit_and_needs_all_of_its_quantities(name: 
         assert flag(name, {one: value for one, value in allowed.items() if one != missing}) is None
 
 
-@pytest.mark.parametrize(
-    ("values", "grown"),
-    [([5, 8], 3), ([*range(0, 60, 3)], 3), ([7] * 20 + [5000], 0)],
-)
+@pytest.mark.parametrize(("values", "grown"), [([5, 8], 3), ([*range(0, 60, 3)], 3), ([7] * 20 + [5000], 0)])
 def test_growth_is_a_tokens_and_one_that_stands_out_is_none(values: list[int], grown: int) -> None:
     assert growth(values) == grown
 

@@ -14,15 +14,7 @@ from scipy import stats
 
 from pytest_dsocr.timing.early import SHARE
 from pytest_dsocr.timing.limits import LOOKS, is_over, limit_of, looks_at
-from pytest_dsocr.timing.statistics import (
-    Judgement,
-    Shifts,
-    TimingVerdict,
-    fewest_at,
-    fewest_rounds,
-    judge,
-    level_of,
-)
+from pytest_dsocr.timing.statistics import Judgement, Shifts, TimingVerdict, fewest_at, fewest_rounds, judge, level_of
 
 # Rounds of machines that are known: noise of several shapes, drift, load, and a planted slowdown.
 

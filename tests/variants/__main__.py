@@ -5,8 +5,6 @@
 Results are lines of OUT/runs.jsonl. A run that is there already is not made again, so that an ended command can go on.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 import tempfile

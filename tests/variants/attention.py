@@ -1,7 +1,5 @@
 """Attention by other kernels."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -3,8 +3,6 @@
 Shapes: B rows, G key-value heads, S positions, T new positions, D channels of a head, P blocks of a row.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The engine as a subject of another class, and ways to change how it computes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 

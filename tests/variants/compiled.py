@@ -4,8 +4,6 @@ Functions of tensors are compiled, not modules with their cache: every layer the
 nothing depends on the length of the cache.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Norms computed in a wider dtype from their first to their last operation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

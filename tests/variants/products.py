@@ -1,7 +1,5 @@
 """Matrix products joined, sorted or padded in other ways."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The table of false alarms, and what was called wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from tests.variants.runs import VariantRun

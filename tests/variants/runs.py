@@ -1,7 +1,5 @@
 """Runs of ``dsocr compare`` on variants, several at a time, each a line of JSON once it has ended."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Settings of torch that choose other kernels, in force only while the subject computes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any

@@ -43,10 +43,7 @@ def published() -> Pair:
     return load("unlimited_ocr:synthetic:small", OWN)
 
 
-ALL = [
-    *((page, CROPPED) for page in PAGE_NAMES),
-    *(("landscape", one) for one in OWN.presets.values()),
-]
+ALL = [*((page, CROPPED) for page in PAGE_NAMES), *(("landscape", one) for one in OWN.presets.values())]
 
 
 @pytest.mark.parametrize(("page", "preset"), ALL, ids=lambda one: getattr(one, "name", one))

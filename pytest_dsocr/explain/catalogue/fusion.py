@@ -187,7 +187,7 @@ OF_MOSAIC: MistakeTable = {
 }
 """Mistakes in a layout with a mosaic of crops."""
 AS_MOSAIC: MistakeTable = {
-    "mosaic": ("the crops laid out as their page, where one should follow another", {"crops": mosaic}),
+    "mosaic": ("the crops laid out as their page, where one should follow another", {"crops": mosaic})
 }
 WITH_NEWLINES: MistakeTable = {
     "separator-of-256": (

@@ -1,7 +1,5 @@
 """Other ways to open and to resize a page than the vendor's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from io import BytesIO

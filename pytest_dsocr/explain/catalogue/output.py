@@ -23,6 +23,7 @@ from pytest_dsocr.contract.markup import (
     is_link,
     parse,
     plain_symbols,
+    spans_with_links,
     to_mmd,
 )
 from pytest_dsocr.engine.pipeline import Pipeline
@@ -68,7 +69,7 @@ def _links(
 ) -> str:
     """Make ``result.mmd`` with links counted from ``first``; ``spans``, unless None, replaces other spans."""
     output = clean_output(text)
-    found = [(output[one.start : one.end], is_link(one, output, form)) for one in find_spans(output, form)]
+    found = spans_with_links(output, form)
     for index, span in enumerate((span for span, is_figure in found if is_figure), first):
         output = output.replace(span, link.format(index))
     for span, is_figure in found:

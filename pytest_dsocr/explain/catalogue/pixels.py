@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract import inputs, presets
-from pytest_dsocr.contract.image import GREY, SINGLE, files_of, load_image
+from pytest_dsocr.contract.image import GREY, SINGLE, files_of, first_bars, fitted, load_image
 from pytest_dsocr.contract.inputs import normalise
 from pytest_dsocr.contract.presets import Grid, Preset, crop_count, crop_grid, feature_count
 from pytest_dsocr.explain.catalogue.grids import GRIDS, GridRule, nearest
@@ -134,11 +134,9 @@ class Recipe:
         side = self.side(preset)
         if preset.is_squashed if self.squash is None else self.squash:
             return self.resize(page, (side, side))
-        share = side / max(page.size)
-        fitted = [max(1, self.rounded(edge * share)) if edge < max(page.size) else side for edge in page.size]
-        small = self.resize(page, (fitted[0], fitted[1]))
+        small = self.resize(page, fitted(page.size, side, self.rounded))
         out = Image.new("RGB", (side, side), self.colour)
-        out.paste(small, (self.offset((side - fitted[0]) * self.place), self.offset((side - fitted[1]) * self.place)))
+        out.paste(small, first_bars(small.size, side, self.place, self.offset))
         return out
 
     def crops(self, page: Page, grid: Grid, side: int) -> Sequence[Page]:

@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any
 
 from pytest_dsocr.compare.verdict import Symptom
-from pytest_dsocr.contract import inputs, presets
-from pytest_dsocr.contract.presets import Grid, Layout, Preset, crop_count
+from pytest_dsocr.contract import inputs
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import IMAGE, SpecialTokens, TextTokenizer, prompt_ids, split_at_images
+from pytest_dsocr.explain.catalogue.counts import plant_count, token_counts
 from pytest_dsocr.explain.mistake import Mistake, Target
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin
 from pytest_dsocr.models.spec import ModelSpec
@@ -55,7 +56,7 @@ def prompt_mistakes(family: ModelSpec) -> Group:
     every["nearest"] = ("the preset nearest to the sizes asked for", [*family.presets.values()])
     group.rows("preset", every, _other_preset)
     counts = token_counts(family)
-    group.rows("counts", {key: Row(*row)._replace(needs_crops=True) for key, row in counts.items()}, _counts)
+    group.rows("counts", {key: Row(*row)._replace(needs_crops=True) for key, row in counts.items()}, plant_count)
     return group
 
 
@@ -269,84 +270,3 @@ def _other_preset(on: Target, among: Sequence[Preset]) -> None:
         return min(among, key=lambda one: (one.crop != own.crop, abs(one.view_size - own.view_size)))
 
     on.changes.set(ModelSpec, "preset", nearest)
-
-
-Counted = Callable[[Preset, Grid], int]
-TokenCounter = Callable[[int, Grid], int]
-"""Count the tokens of the page, or of the crops, from a side in tokens and a grid."""
-
-
-def token_counts(family: ModelSpec) -> dict[str, tuple[str, Counted]]:
-    """Return other rules for the number of an image's tokens than those of a family's layout."""
-    own = family.layout
-
-    def page(side: int, grid: Grid) -> int:
-        return own.page_tokens(side)
-
-    crops = own.crop_tokens
-
-    def total(
-        page: TokenCounter = page, crops: TokenCounter = crops, page_px: str = "view_size", crop_px: str | int = ""
-    ) -> Counted:
-        """Count by other rules than the vendor's, or by other sizes of a preset."""
-
-        def count(preset: Preset, grid: Grid) -> int:
-            crop = crop_px if isinstance(crop_px, int) else getattr(preset, crop_px or "image_size")
-            of_page = page(presets.tokens_per_side(getattr(preset, page_px)), grid)
-            return of_page + (crops(presets.tokens_per_side(crop), grid) if crop_count(grid) else 0)
-
-        return count
-
-    def one_crop(preset: Preset, grid: Grid) -> int:
-        side = presets.tokens_per_side(preset.image_size)
-        return total()(preset, grid) + (0 if crop_count(grid) else side * (side + own.newlines))
-
-    def separators(side: int, grid: Grid) -> int:
-        return (side * (side + own.newlines) + 1) * crop_count(grid)
-
-    found: dict[str, tuple[str, Counted]] = {
-        "no-separator": ("no token counted for the separator", total(page=lambda s, g: own.page_tokens(s) - 1)),
-        "crop-separators": ("a separator counted for each crop", total(crops=separators)),
-        "two-separators": ("a separator counted behind the crops as well", total(crops=lambda s, g: crops(s, g) + 1)),
-        "no-crops": ("no tokens counted for the crops", total(crops=lambda s, g: 0)),
-        "no-page": ("no tokens counted for the whole page", total(page=lambda s, g: 1)),
-        "base-crops": ("the crops' tokens counted by the page's size", total(crop_px="base_size")),
-        "one": ("one token for the whole image", lambda preset, grid: 1),
-        "one-crop": ("one crop counted among those of a page that is not cut", one_crop),
-        "base-page": (
-            "the page's tokens counted by image_size in place of base_size",
-            total(page_px="image_size"),
-        ),
-    }
-    without, ended = Layout(newlines=False, mosaic=False), Layout(newlines=True, mosaic=True)
-    other, which = (without, "no tokens") if own.newlines else (ended, "tokens")
-    found |= {
-        f"{'no-' * own.newlines}newlines": (
-            f"{which} counted for newlines",
-            total(page=lambda s, g: other.page_tokens(s), crops=other.crop_tokens),
-        ),
-        f"{'no-' * own.newlines}page-newlines": (
-            f"{which} counted for the page's newlines",
-            total(page=lambda s, g: other.page_tokens(s)),
-        ),
-        f"{'no-' * own.newlines}crop-newlines": (
-            f"{which} counted for the crops' newlines",
-            total(crops=other.crop_tokens),
-        ),
-        "each-crop": (
-            "newlines counted for each crop by itself",
-            total(crops=lambda s, g: s * (s + 1) * crop_count(g)),
-        ),
-    }
-    if own.newlines:
-        exchanged = total(crops=lambda s, g: crops(s, (g[1], g[0])))
-        found["exchanged"] = ("newlines counted by columns, not by rows", exchanged)
-    if (lossy := family.tiling.lossy_px) is not None:
-        words = f"the crops' tokens counted for {lossy} px, the default of the vendor's infer"
-        found[f"{lossy}"] = (words, total(crop_px=lossy))
-    return found
-
-
-def _counts(on: Target, count: Counted) -> None:
-    on.changes.set(inputs, "image_token_count", count)
-    on.changes.set(inputs, "check_inputs", lambda *_: None)

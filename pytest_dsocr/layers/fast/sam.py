@@ -16,15 +16,7 @@ from torch import Tensor, nn
 
 from pytest_dsocr.layers.fast.hooks import called
 from pytest_dsocr.layers.norms import LayerNorm2d
-from pytest_dsocr.layers.sam import (
-    Sam,
-    SamAttention,
-    SamBlock,
-    join_windows,
-    resize_grid,
-    resize_line,
-    split_windows,
-)
+from pytest_dsocr.layers.sam import Sam, SamAttention, SamBlock, join_windows, resize_grid, resize_line, split_windows
 
 ALIGNED = 8
 """Rows of masks and tables are a multiple of it, as kernels for bf16 want them."""

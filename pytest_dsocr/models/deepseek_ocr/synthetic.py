@@ -6,14 +6,7 @@ from pytest_dsocr.layers.sizes import DecoderConfig, SamConfig
 from pytest_dsocr.models.deepseek_ocr.sizes import ClipConfig, DeepEncoder
 
 _SMALL_ENCODER = DeepEncoder.of(
-    SamConfig(
-        width=64,
-        layers=4,
-        heads=4,
-        global_attn_indexes=(1, 3),
-        neck_channels=32,
-        downsample_channels=(48, 64),
-    ),
+    SamConfig(width=64, layers=4, heads=4, global_attn_indexes=(1, 3), neck_channels=32, downsample_channels=(48, 64)),
     ClipConfig(width=64, layers=2, heads=4),
 )
 _SMALL_DECODER = DecoderConfig(

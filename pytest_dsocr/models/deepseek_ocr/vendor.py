@@ -55,25 +55,28 @@ def sized_projector(modeling: Any, arch: Architecture) -> Callable[[Any], Any]:
     return build
 
 
+def sam_arguments(sam: SamConfig) -> dict[str, Any]:
+    """Return SAM's sizes without its neck, as arguments of the vendor's ``ImageEncoderViT``."""
+    return {
+        "depth": sam.layers,
+        "embed_dim": sam.width,
+        "img_size": sam.image_size,
+        "mlp_ratio": sam.mlp_ratio,
+        "num_heads": sam.heads,
+        "patch_size": sam.patch_size,
+        "use_rel_pos": True,
+        "global_attn_indexes": sam.global_attn_indexes,
+        "window_size": sam.window_size,
+    }
+
+
 def build_sam(encoder: Any, sam: SamConfig) -> nn.Module:
     """Build the vendor's SAM in other sizes."""
 
     def norm(width: int) -> nn.LayerNorm:
         return nn.LayerNorm(width, eps=sam.layer_norm_eps)
 
-    model: nn.Module = encoder.ImageEncoderViT(
-        depth=sam.layers,
-        embed_dim=sam.width,
-        img_size=sam.image_size,
-        mlp_ratio=sam.mlp_ratio,
-        norm_layer=norm,
-        num_heads=sam.heads,
-        patch_size=sam.patch_size,
-        use_rel_pos=True,
-        global_attn_indexes=sam.global_attn_indexes,
-        window_size=sam.window_size,
-        out_chans=sam.neck_channels,
-    )
+    model: nn.Module = encoder.ImageEncoderViT(**sam_arguments(sam), norm_layer=norm, out_chans=sam.neck_channels)
     middle, last = sam.downsample_channels
     model.net_2 = nn.Conv2d(sam.neck_channels, middle, kernel_size=3, stride=2, padding=1, bias=False)
     model.net_3 = nn.Conv2d(middle, last, kernel_size=3, stride=2, padding=1, bias=False)

@@ -13,9 +13,9 @@ from pytest_dsocr.models.deepseek_ocr.cost import (
     sam_parameters,
     with_weights,
 )
+from pytest_dsocr.models.deepseek_ocr2 import TOWER
 from pytest_dsocr.models.deepseek_ocr2.sizes import QUERIES, TowerConfig, sizes_of
 
-TOWER = "model.qwen2_model"
 LAYERS = f"{TOWER}.model.model"
 MATRICES = 3
 """Number of matrices of a gated perceptron."""

@@ -13,8 +13,6 @@ Shapes: B views, n image tokens and as many queries, T = 2n, C channels, N query
 a head.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -32,10 +32,7 @@ FAMILY = replace(
     title="Unlimited-OCR",
     presets={name: replace(LIKE.presets[name], tiling=TILING) for name in ("gundam", "base")},
     prompts={"markdown": "<image>document parsing.", "pages": "<image>Multi page parsing."},
-    prompt_ids={
-        "document parsing.": (34030, 76466, 16),
-        "Multi page parsing.": (37460, 4366, 76466, 16),
-    },
+    prompt_ids={"document parsing.": (34030, 76466, 16), "Multi page parsing.": (37460, 4366, 76466, 16)},
     decoding=DecodePolicy(eos_id=1, no_repeat_ngram_size=0, max_new_tokens=32768, max_length=32768),
     cache=CachePolicy(ring=128),
     vendor=replace(

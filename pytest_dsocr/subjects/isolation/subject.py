@@ -5,111 +5,24 @@ from __future__ import annotations
 import json
 import os
 import sys
-import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.base.errors import DsocrError, MachineError
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.records.config import START_LIMIT_S, NotOfferedError, SubjectFaultError
+from pytest_dsocr.records.config import START_LIMIT_S, SubjectFaultError
 from pytest_dsocr.subjects.calls import LOAD, current, hung
+from pytest_dsocr.subjects.isolation.errors import how_lost, last_output, raised
+from pytest_dsocr.subjects.isolation.handles import Hook, IsolatedModule, IsolatedState
 from pytest_dsocr.subjects.isolation.messages import REFUSAL
 from pytest_dsocr.subjects.isolation.transport import ChildProcess, ProcessLostError
 from pytest_dsocr.subjects.protocol import Setup
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.utils.hooks import RemovableHandle
-
-
-Hook = Callable[..., Any]
-
-
-class IsolatedModule:
-    """A module in the subject's process, which can be watched."""
-
-    def __init__(self, subject: IsolatedSubject, name: str) -> None:
-        self._subject, self._name = subject, name
-
-    def register_forward_hook(self, hook: Hook) -> RemovableHandle:
-        """Call ``hook(None, given, output)`` after each call; ``given`` is empty unless ``hook.takes_input``."""
-        return self._register("forward_hook", hook)
-
-    def register_forward_pre_hook(self, hook: Hook) -> RemovableHandle:
-        """Call ``hook(None, ())`` before each call of the module."""
-        return self._register("forward_pre_hook", lambda module, given, _output: hook(module, given))
-
-    def _register(self, kind: str, hook: Hook) -> RemovableHandle:
-        from torch.utils.hooks import RemovableHandle
-
-        handle = RemovableHandle(self._subject.hooks)
-        self._subject.hooks[handle.id] = hook
-        takes_input = getattr(hook, "takes_input", False)
-        ask = partial(self._subject.ask, "vision", "module", "hook", name=self._name, kind=kind)
-        ask(hook=handle.id, takes_input=takes_input)
-        return handle
-
-
-class IsolatedState:
-    """Handle of a decoding state in the subject's process.
-
-    Args:
-        subject: the subject of the state.
-        process: the process with the state.
-        number: the state's number there.
-        logits: logits of the next token.
-        chosen: the tokens that the subject chooses, if they are known in advance.
-        given: the tensors that prefill was given: what is written into them later is written there as well.
-    """
-
-    def __init__(
-        self,
-        subject: IsolatedSubject,
-        process: ChildProcess,
-        number: int,
-        logits: Any,
-        chosen: Any,
-        given: Mapping[str, Tensor],
-    ) -> None:
-        self._subject, self._process, self._number = subject, process, number
-        self._given, self._versions = given, _versions(given)
-        self.logits, self.chosen = logits, chosen
-        weakref.finalize(self, lambda: process.dropped.append(number))
-
-    @property
-    def cache(self) -> IsolatedCache:
-        """The key-value cache, asked each time."""
-        return IsolatedCache(self)
-
-    def ask(self, what: str, method: str, **how: Any) -> Any:
-        """Ask for a part of it."""
-        return self._subject.ask("decode", method, what, of=self._process, state=self._number, **how)
-
-    def changed(self) -> dict[str, Tensor]:
-        """Return the tensors that were written into since they were last sent."""
-        before, self._versions = self._versions, _versions(self._given)
-        return {name: self._given[name] for name, version in self._versions.items() if version != before[name]}
-
-
-class IsolatedCache:
-    """The cache of a state: ``length``, ``layers``, ``bytes_per_token``, and by layer ``keys`` and ``values``."""
-
-    def __init__(self, state: IsolatedState) -> None:
-        self._state = state
-
-    def __getattr__(self, name: str) -> Any:
-        return partial(self._get, name) if name in ("keys", "values") else self._get(name)
-
-    def _get(self, name: str, *given: int) -> Any:
-        return self._state.ask("state", f"cache.{name}", path=f"cache.{name}", given=given)
-
-
-def _versions(tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """Count the writes into each tensor; of those made for inference alone torch does not count."""
-    return {name: tensor._version for name, tensor in tensors.items() if not tensor.is_inference()}
 
 
 BOOT = """import json, sys
@@ -154,8 +67,8 @@ class IsolatedSubject:
         try:
             self._loaded()
         except ProcessLostError as lost:
-            why = f"{spec} could not make its subject: {_how(lost)}; see what it said last"
-            raise DsocrError(why) from _last_output(lost)
+            why = f"{spec} could not make its subject: {how_lost(lost)}; see what it said last"
+            raise DsocrError(why) from last_output(lost)
 
     def __getattr__(self, name: str) -> Any:
         offered = self.__dict__.get("_offered", {})
@@ -204,9 +117,9 @@ class IsolatedSubject:
             ending = "hung and was ended" if lost.is_hung else lost.how
             current().note(f"the subject's process {ending} in {stage}; another is started for what comes after")
             if lost.is_hung:
-                raise hung(stage, method, lost.limit_s, is_start=is_start) from _last_output(lost)
+                raise hung(stage, method, lost.limit_s, is_start=is_start) from last_output(lost)
             message = f"the subject's process ended in {stage}, under {method}: it {lost.how}"
-            raise SubjectFaultError(stage, f"{message}; see what it said last") from _last_output(lost)
+            raise SubjectFaultError(stage, f"{message}; see what it said last") from last_output(lost)
 
     def _loaded(self) -> ChildProcess:
         if self.process is None:
@@ -278,40 +191,3 @@ class IsolatedSubject:
         if not self.ask("vision", "module", "module", name=name):
             raise AttributeError(f"the subject has no module {name}")
         return IsolatedModule(self, name)
-
-
-class InItsProcess(Exception):  # noqa: N818 - stands for what was raised there
-    """Exception in the subject's process, with the traceback from there."""
-
-
-class NotImplementedThere(InItsProcess, NotImplementedError):  # noqa: N818
-    """The subject raised ``NotImplementedError``."""
-
-
-class MachineErrorThere(InItsProcess, MachineError):  # noqa: N818
-    """Error of the machine, such as too little memory, in the subject's process."""
-
-
-def _how(lost: ProcessLostError) -> str:
-    slow = f"took more than {lost.limit_s:g} s; if it was only slow, raise the limit: --dsocr-start-limit=SECONDS"
-    return f"it {slow if lost.is_hung else lost.how}"
-
-
-def _last_output(lost: ProcessLostError) -> InItsProcess | None:
-    return InItsProcess(f"the end of what it said:\n{lost.trace}") if lost.trace else None
-
-
-def raised(refusal: Mapping[str, Any]) -> DsocrError:
-    """Rebuild the error that was raised in the process, with its cause."""
-    stage, message = refusal["stage"], refusal["message"]
-    is_of_machine = refusal["is_of_machine"]
-    if refusal["is_not_offered"]:
-        return NotOfferedError(message)
-    if stage:
-        error: DsocrError = SubjectFaultError(stage, message)
-    else:
-        error = MachineError(message) if is_of_machine else DsocrError(message)
-    if refusal["trace"]:
-        kind = NotImplementedThere if refusal["is_not_implemented"] else InItsProcess
-        error.__cause__ = (MachineErrorThere if is_of_machine else kind)(refusal["trace"])
-    return error

@@ -76,10 +76,7 @@ SEES: dict[str, tuple[str, Sees]] = {
     "strict": ("queries that do not see themselves", lambda q, k, n: (k < n) | (k < q)),
     "one-more": ("queries that see one query too many", lambda q, k, n: (k < n) | ((q >= n) & (k <= q + 1))),
     "no-image": ("queries that see no image token", lambda q, k, n: ((q < n) & (k < n)) | ((k >= n) & (k <= q))),
-    "exchanged": (
-        "image tokens and queries exchanged in the mask",
-        lambda q, k, n: torch.where(q < n, k <= q, k >= 0),
-    ),
+    "exchanged": ("image tokens and queries exchanged in the mask", lambda q, k, n: torch.where(q < n, k <= q, k >= 0)),
     "upside-down": ("the queries' part of the mask upside down", lambda q, k, n: (k < n) | ((q >= n) & (k >= q))),
 }
 
