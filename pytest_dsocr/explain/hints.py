@@ -51,26 +51,49 @@ OF_STAGES: Mapping[str, tuple[Pick, ...]] = {
 """Mistakes of a stage that no group is named after."""
 FLAG = "--dsocr-explain"
 OF_TEXT_ALONE = "a text alone does not tell them apart"
+WRITTEN, ENDED_BY, REST = "how boxes are written", "what ends an output", "as all else of the text is right"
+OF_OUTPUT: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("in-pixels", "clamped", "axes-exchanged", "corners-exchanged", "as-sizes", "as-centres"), f"{WRITTEN}, {REST}"
+    ),
+    "goes-on": f"{ENDED_BY}, as the text is right up to the reference's end",
+    **dict.fromkeys(("begins-late", "prefixed"), f"what is cut off a text, or put in front of it, {REST}"),
+}
+"""What can cause the described effect on a text: only what chooses the end, or follows the tokens."""
+OF_INPUTS: Mapping[str, tuple[str, str]] = dict.fromkeys(
+    ("boxes-moved", "scaled", "mirrored-across", "mirrored-down"),
+    (f"how the page is laid into its view, or {WRITTEN}, {REST}", f"{WRITTEN}, {REST}"),
+)
+"""The same of effects that pixels can have as well; after right inputs, the second."""
+OF_STEPS: Mapping[str, str] = {"ends": f"{ENDED_BY}, or the steps before it, as the text is right up to there"}
+"""The same of effects that decode steps can have as well."""
 UNTRIED, ENDED = "not tried", " before the time ended"
 DEEPER = "offer {}stages ({}) to see which breaks first"
+DEEPER_INPUTS = "offer inputs (level L1) to see which"
 OR = ", or "
 OF_SHAPE = "a shape alone names no mistake: the numbers of views, tokens and channels that reach this module"
 
 
 def hint(
-    divergence: Divergence, family: ModelSpec, explanation: Explanation | None = None, *, is_described: bool = False
+    divergence: Divergence,
+    family: ModelSpec,
+    explanation: Explanation | None = None,
+    *,
+    is_described: bool = False,
+    effect: str = "",
 ) -> str:
     """Return the things to check first, in words: no mistake that a search has refuted.
 
     If a search found mistakes and proved none, these are named. Otherwise a mistake that it did not compute is named
     only if a measured symptom points at it. With a description there is no such guess; with a text's cause no search.
+    ``effect`` is the kind of a description that explains a text and no cause of it.
     """
     scene = divergence.scene
     if Symptom.OTHER_SHAPE in scene.first.signs and scene.first.stage in TENSORS:
         return OF_SHAPE
     found = explanation.words[:MOST] if explanation else ()
     if scene.first.stage == "text" and not scene.right("tokens"):
-        return "" if found or is_described else _of_text_alone(scene)
+        return "" if found or is_described else _of_effect(scene, effect) or _of_text_alone(scene)
     if is_described and not found:
         return ""
     left = () if found else _likely(scene, family, explanation)
@@ -87,6 +110,21 @@ def agreed(hints: Sequence[str]) -> str:
     between = OR if OR in hints[0] else "; "
     first, *others = ([(one.rpartition(": ")[2], one) for one in said.split(between)] for said in hints)
     return between.join(said for key, said in first if all(key in dict(other) for other in others))
+
+
+def _of_effect(scene: FailureContext, effect: str) -> str:
+    """Return only what can cause a described effect on a text; empty if any stage can."""
+    if effect in OF_INPUTS:
+        unknown, after_inputs = OF_INPUTS[effect]
+        return after_inputs if scene.right(*COMPARED) else f"{unknown}; {DEEPER_INPUTS}"
+    if effect in OF_STEPS:
+        return f"{OF_STEPS[effect]}; {DEEPER.format('', 'level L2')}"
+    return OF_OUTPUT.get(effect, "")
+
+
+def names_cause(said: str) -> bool:
+    """Return whether a hint names a likely cause, and not only where a case breaks."""
+    return bool(said) and not (OF_TEXT_ALONE in said or said == OF_SHAPE or "what makes " in said)
 
 
 def _of_text_alone(scene: FailureContext) -> str:

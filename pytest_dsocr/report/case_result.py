@@ -248,8 +248,9 @@ def advice(report: CaseReport) -> str:
     from pytest_dsocr.describe.texts import RULES  # brings rapidfuzz, which a command that reads results does not need
 
     described, is_text = report.described, report.divergence.first.stage == "text"
-    is_described = described is not None and described.explains and (not is_text or described.kind in RULES)
-    return hint(report.divergence, report.case.family, report.explanation, is_described=is_described)
+    effect = described.kind if described is not None and described.explains else ""
+    how = {"is_described": bool(effect) and (not is_text or effect in RULES), "effect": effect}
+    return hint(report.divergence, report.case.family, report.explanation, **how)
 
 
 def _loss(report: CaseReport) -> PageLoss | None:
