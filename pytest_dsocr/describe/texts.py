@@ -68,7 +68,7 @@ CHANGES: Mapping[str, tuple[str, Callable[[str], str]]] = {
 """Changes of a whole text without a parameter, the simplest first."""
 CHOSEN = "no-end", "early-end", "cut-off", "never-chosen", "ngrams", "tied", "penalised", "passed-over", "fed"
 """Kinds of descriptions of a text by the choice of its tokens."""
-RULES = frozenset((*CHANGES, *CHOSEN, "as-one", "state", "other-page", "told"))
+RULES = frozenset((*CHANGES, *CHOSEN, "as-one", "state", "other-page", "told", "on-each-page"))
 """Kinds of descriptions of a text that say by which rule it was made; others may come from any stage."""
 KINDS = {"digit": "0-9", "capital": "A-Z", "small letter": "a-z", "line break": "\n", "blank": " "}
 """Kinds of characters that may all become one."""

@@ -69,7 +69,7 @@ def _changed(*formulas: str) -> Labelled:
 
 
 BOXES_SAID: dict[str, tuple[Labelled, str, str]] = {
-    "moved": (_changed("x1 + 3", "y1 - 2", "x2 + 3", "y2 - 2"), "moved", "moved by (+3, -2) of 999"),
+    "moved": (_changed("x1 + 3", "y1 - 2", "x2 + 3", "y2 - 2"), "boxes-moved", "moved by (+3, -2) of 999"),
     "exchanged": (_changed("y1", "x1", "y2", "x2"), "axes-exchanged", "9 boxes: x and y exchanged"),
     "sizes": (_changed("x1", "y1", "x2 - x1", "y2 - y1"), "as-sizes", "width and height"),
     "mirrored": (_changed("999 - x2", "y1", "999 - x1", "y2"), "mirrored-across", "left to right"),
