@@ -167,6 +167,22 @@ def test_a_text_of_another_page_is_recognised() -> None:
     assert not [*of_other_page("one", "a", PAGES)]
 
 
+def test_a_page_that_is_nearly_read_as_an_earlier_right_page_shows_state() -> None:
+    first, own = ("".join(chr(97 + k * step % 26) for k in range(60)) for step in (3, 7))
+    pages = {"a": PageSeen(first, 700, first), "b": PageSeen(own, 800)}
+    [found] = of_other_page(first.replace("m", "."), "b", pages)
+    assert (found.kind, found.explains) == ("other-page", True)
+    assert found.text.startswith("the page is read as a was, which was read before and is right: 5% of its characters")
+    for actual, before in (
+        (own, pages),
+        (own[:40] + first[40:], pages),
+        (first[:20], pages),
+        (first, {**pages, "a": PageSeen(first + "?", 700, first)}),
+        (first[:-1], {"a": pages["a"], "b": PageSeen(first, 800)}),
+    ):
+        assert not [*of_other_page(actual, "b", before)]
+
+
 ANY_TEXT = strategies.text(alphabet="ab\n 07<&é\\\ud800", max_size=30)
 ANY_BOX = strategies.tuples(strategies.sampled_from("ab"), strategies.tuples(*[strategies.floats()] * 4))
 
