@@ -132,6 +132,8 @@ class CaseResult(Struct, kw_only=True, frozen=True):
     """The ids of the mistakes that ``explained`` names."""
     further: list[FurtherResult] = []
     """Other causes, in the order in which to fix them. They were looked for on one page for each first stage."""
+    alone: dict[str, bool] = {}
+    """Stages that were given right tensors, and whether they are then right."""
     tried_on: int
     """Number of pages on which they were tried, for a text; else 0."""
     fault: Fault | None
@@ -209,6 +211,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
             proven=explanation is not None and explanation.is_proven,
             mistakes=[*explanation.mistakes] if explanation else [],
             further=[FurtherResult.of(one) for one in exchange.further],
+            alone=dict(exchange.alone),
             tried_on=explanation.pages if explanation else 0,
             fault=Fault.of(report.fault, report.case.id) if report.fault else None,
             findings=[*exchange.findings],
