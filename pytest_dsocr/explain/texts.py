@@ -43,11 +43,16 @@ WORD = re.compile(r"\s+|\S+")
 def explain_texts(engine: Engine[Any], search: Search) -> SearchResult:
     """Explain the texts of pages. Mistakes that explain the earlier pages are tried only on the new one."""
     question = search.question
-    pages = [TextPage(engine, one) for one in (question.page, *question.others)]
+    return explain_pages([TextPage(engine, one) for one in (question.page, *question.others)], search)
+
+
+def explain_pages(pages: "Sequence[TextPage]", search: Search) -> SearchResult:
+    """Explain the texts of pages, of which the first is the question's."""
+    question, engine = search.question, pages[0].engine
     reads = [page.read for page in pages]
     crops_alone = all(one.is_right or one.is_cut for one in reads) and not all(one.is_cut for one in reads)
     by_cost = sorted(pages, key=lambda page: (crops_alone and page.read.is_right, page.read.tokens))
-    without = float(question.page.is_right or pages[0].right != question.page.text)
+    without = float(reads[0].is_right or pages[0].right != reads[0].text)
 
     def measure(one: Mistake) -> float:
         asked = pages[:1] if one.id in question.only else by_cost
@@ -129,10 +134,11 @@ class TextPage:
     Args:
         engine: an engine without a mistake.
         read: the page with the subject's text.
+        inputs: the subject's; by default the right ones.
     """
 
-    def __init__(self, engine: Engine[Any], read: PageRead) -> None:
-        self.engine, self.read, self.case = engine, read, unpack_case(read.case)
+    def __init__(self, engine: Engine[Any], read: PageRead, inputs: Inputs | None = None) -> None:
+        self.engine, self.read, self.case, self._inputs = engine, read, unpack_case(read.case), inputs
         encode, decode = engine.tokenizer.encode, engine.tokenizer.decode
         blanks = [*takewhile(lambda token: not decode([token]).strip(), read.reference_tokens)]
         """Blank tokens before the reference's text, which is stripped."""
@@ -149,7 +155,7 @@ class TextPage:
     @cached_property
     def clean(self) -> Clean:
         """Tensors of the page without a mistake."""
-        return Clean(self.engine, inputs_under(self.engine, self.case))
+        return Clean(self.engine, self._inputs or inputs_under(self.engine, self.case))
 
     @cached_property
     def state(self) -> DecodeState[Any]:

@@ -13,7 +13,7 @@ from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.several_texts import Told
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.describe.texts import of_texts
-from pytest_dsocr.explain.question import question_of
+from pytest_dsocr.explain.question import TEXT, question_of
 from pytest_dsocr.explain.sentence import NOT_SEARCHED, beside
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.names import ComparisonKind
@@ -24,14 +24,12 @@ from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.run.told import describe_told, told_beside
 from pytest_dsocr.subjects.protocol import TextSubject
 
-TEXT = "text"
-"""Comparison of what ``text_of`` makes of right tokens."""
-
 
 def further_causes(report: CaseReport, subject: TextSubject, resources: RunResources) -> tuple[FurtherCause, ...]:
     """Return further causes, in the order of the stages; nothing if this stage was followed on an earlier page.
 
-    Below L2 only inputs can be wrong on their own, and a file that is not made of the subject's own text.
+    Below L2 only inputs can be wrong on their own, a text that does not follow from them, and a file that is not made
+    of the subject's own text.
     """
     divergence, exchange = report.divergence, report.exchange
     if divergence is None or report.fault is not None or report.case.is_several or not resources.explainer.budget_s:
@@ -75,9 +73,14 @@ def _described(what: str, report: CaseReport, subject: TextSubject, resources: R
 
 
 def _outputs(report: CaseReport) -> Sequence[str]:
-    """Return wrong outputs to look at on their own: choices of tokens, and a file that is not made of the text."""
+    """Return wrong outputs to look at on their own.
+
+    These are choices of tokens, the text of a subject with wrong inputs and nothing between, and a file that is not
+    made of the text.
+    """
     assert report.divergence is not None
     answer, form = report.exchange.answer, report.case.family.form
     wrong = {one.what for one in report.comparisons if one.verdict is Verdict.WRONG} - {report.divergence.first.what}
     is_own = answer.mmd is None or answer.mmd == to_mmd(answer.text, form)
-    return [*({"tokens"} & wrong), *({MMD} & wrong if not is_own else ())]
+    is_of_inputs = answer.level is Level.INPUTS and report.divergence.first.what in COMPARED
+    return [*({"tokens"} & wrong), *({TEXT} & wrong if is_of_inputs else ()), *({MMD} & wrong if not is_own else ())]

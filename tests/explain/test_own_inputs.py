@@ -1,0 +1,72 @@
+"""A text whose inputs are wrong: what else is wrong is said, and nothing if the inputs explain the text."""
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_dsocr.compare.case import CaseRun, judge
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.explain.catalogue import mistakes
+from pytest_dsocr.explain.further import next_wrong
+from pytest_dsocr.explain.mistake import Changes
+from pytest_dsocr.explain.own_inputs import LEFT
+from pytest_dsocr.explain.question import Trail, question_of
+from pytest_dsocr.explain.recompute import Clean
+from pytest_dsocr.explain.sentence import of_further
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.records.case import Case, make_case
+from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.reference_result import ReferenceResult
+from pytest_dsocr.subjects.engine import EngineSubject
+from pytest_dsocr.subjects.follow import run_teacher_forced
+from tests.explain.test_further import plant
+from tests.faults.proofs import every_id
+from tests.faults.trial import cases, loaded
+from tests.subjects.seen import seen
+from tests.subjects.spoilt import only
+
+TWO_BOS, NEWLINES = "prompt.two-bos", "vision_fusion.newlines-in-front"
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    return make_case(cases()[0].page, "markdown", "tiny", 24, family=DEEPSEEK_OCR)
+
+
+@pytest.fixture(scope="module")
+def expected(case: Case) -> ReferenceResult:
+    return seen(loaded().engine, case, keep_values=True)
+
+
+@pytest.mark.parametrize(
+    ("names", "tried", "is_left", "found"),
+    [
+        ((TWO_BOS,), (NEWLINES,), False, ()),
+        ((TWO_BOS, NEWLINES), (NEWLINES,), True, (NEWLINES,)),
+        ((TWO_BOS, NEWLINES), (), True, ()),
+    ],
+    ids=["inputs alone", "both named", "the second is unknown"],
+)
+def test_what_is_left_of_a_text_after_its_wrong_inputs_is_said(
+    case: Case,
+    expected: ReferenceResult,
+    names: tuple[str, ...],
+    tried: tuple[str, ...],
+    is_left: bool,
+    found: tuple[str, ...],
+) -> None:
+    engine, known = loaded().engine, mistakes(DEEPSEEK_OCR)
+    with Changes() as changes:
+        for name in names:
+            plant(known[name], engine, changes)
+        answer = run_teacher_forced(only(EngineSubject(engine), Level.INPUTS), case, expected, always_read=True)
+    report = judge(CaseRun(case, answer, expected, 0.0, 0.0), tolerances("float32"))
+    question = question_of(report, 60.0)
+    assert question is not None
+    question = replace(question, only=tried, done=tuple(one for one in every_id() if one not in tried))
+    right = Clean(engine, engine.prepare(case.page, prompt=case.prompt, preset=case.preset))
+    every = [*of_further(question, next_wrong(right, case, Trail.of(report, question, ("text",))), None)]
+    of_text = [one for one in every if one.what == "text"]
+    assert len(of_text) == is_left
+    assert [one.mistakes for one in of_text] == [found] * is_left
+    assert all(one.text.count(LEFT) == 1 and not one.is_proven for one in of_text)
