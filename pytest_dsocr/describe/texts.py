@@ -20,6 +20,7 @@ MOST_EDITS, WIDTH, BEFORE = 3, 30, 24
 """Largest number of edits that are a description; widths of a quoted edit, and of what is quoted before it."""
 LONGEST_TEXT = 50_000
 """Number of characters up to which changes of a whole text are tried."""
+LEFT = "a part of the difference is left"
 LEAST_REPEATED = 8
 """Least number of characters that a repeated end has."""
 
@@ -82,7 +83,8 @@ def of_texts(actual: str, expected: str) -> Iterator[Description]:
     apart = _distance(actual, expected)
     for kind, (words, change) in CHANGES.items():
         if (made := change(expected)) != expected and (share := _share(actual, made, apart)) >= ENOUGH:
-            yield Description(kind, f"{words}, at {count(_places(made, expected), 'place')}", share, len(expected))
+            text = f"{words}, at {count(_places(made, expected), 'place')}{_rest(actual, made)}"
+            yield Description(kind, text, share, len(expected))
     yield from measured(_as_one, actual, expected)
     yield from measured(_moved, actual, expected)
     edits = edit_script(actual, expected)
@@ -92,6 +94,19 @@ def of_texts(actual: str, expected: str) -> Iterator[Description]:
     yield from measured(_reordered, actual, expected)
     yield from measured(_repeating, actual, expected)
     yield Description("anatomy", _anatomy(actual, expected), 0.0, len(expected))
+
+
+def _rest(actual: str, made: str) -> str:
+    """Return what a change leaves of the difference; empty if it is nothing."""
+    if actual == made:
+        return ""
+    few = described_by(edit_script(actual, made), MOST_EDITS, WIDTH)
+    return f"; {LEFT}: {'; '.join(_said(one, made) for one in few) if few else _anatomy(actual, made)}"
+
+
+def is_partial(found: Description | None) -> bool:
+    """Return whether a description is of a whole text's change that leaves a part of the difference."""
+    return found is not None and found.kind in CHANGES and LEFT in found.text
 
 
 def _places(actual: str, expected: str) -> int:

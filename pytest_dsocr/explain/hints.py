@@ -127,7 +127,13 @@ def names_cause(said: str) -> bool:
     return bool(said) and not (OF_TEXT_ALONE in said or said == OF_SHAPE or "what makes " in said)
 
 
-def _of_text_alone(scene: FailureContext) -> str:
+def hint_of_rest(divergence: Divergence, explanation: Explanation | None) -> str:
+    """Return the things to check for what a change of the whole text leaves, whose symptoms are not known."""
+    is_named = explanation is not None and explanation.words
+    return "" if is_named else f"for what is left, {_of_text_alone(divergence.scene, is_rest=True)}"
+
+
+def _of_text_alone(scene: FailureContext, *, is_rest: bool = False) -> str:
     """Return the symptoms of a wrong text. Any stage may be wrong, so no mistake is named."""
     of_inputs = scene.right(*COMPARED)
     stages = f"every stage{of_inputs * ' after the inputs, which are right'}: {OF_TEXT_ALONE}"
@@ -136,7 +142,8 @@ def _of_text_alone(scene: FailureContext) -> str:
     wrong = Symptom.BOXES_MISSING if is_lacking else "boxes differ" if scene.wrong("boxes") else ""
     boxes = "every box is right" if scene.right("boxes") else wrong
     deeper = DEEPER.format(*(("", "level L2") if of_inputs else ("inputs and ", "levels L1 and L2")))
-    return "; ".join(filter(None, (stages, signs and f"what is seen: {signs}", boxes, deeper)))
+    seen = [] if is_rest else [signs and f"what is seen: {signs}", boxes]
+    return "; ".join(filter(None, (stages, *seen, deeper)))
 
 
 def _clue(scene: FailureContext) -> str:

@@ -10,7 +10,7 @@ from pytest_dsocr.base.errors import is_of_machine, message_of
 from pytest_dsocr.base.words import printable
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.explain.hints import hint
+from pytest_dsocr.explain.hints import hint, hint_of_rest
 from pytest_dsocr.records.page_measures import PageMeasures
 from pytest_dsocr.records.provenance import is_by_engine
 from pytest_dsocr.report.comparison_result import ComparisonResult, LimitsUsed, Number, OutsideLimits, of_number
@@ -248,11 +248,14 @@ def advice(report: CaseReport) -> str:
         return ""
     if report.explanation and report.explanation.advice:
         return report.explanation.advice
-    from pytest_dsocr.describe.texts import RULES  # brings rapidfuzz, which a command that reads results does not need
+    # they bring rapidfuzz, which a command that reads results does not need
+    from pytest_dsocr.describe.texts import RULES, is_partial
 
     described, is_text = report.described, report.divergence.first.stage == "text"
     effect = described.kind if described is not None and described.explains else ""
     how = {"is_described": bool(effect) and (not is_text or effect in RULES), "effect": effect}
+    if is_text and is_partial(described):
+        return hint_of_rest(report.divergence, report.explanation)
     return hint(report.divergence, report.case.family, report.explanation, **how)
 
 

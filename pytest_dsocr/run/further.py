@@ -12,7 +12,8 @@ from pytest_dsocr.contract.markup import clean_output, to_mmd
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.several_texts import Told
 from pytest_dsocr.describe.simplest import simplest
-from pytest_dsocr.describe.texts import of_texts
+from pytest_dsocr.describe.texts import CHANGES, is_partial, of_texts
+from pytest_dsocr.describe.undone import undone
 from pytest_dsocr.explain.question import TEXT, question_of
 from pytest_dsocr.explain.sentence import NOT_SEARCHED, beside
 from pytest_dsocr.records.config import Level
@@ -23,6 +24,8 @@ from pytest_dsocr.run.described_tensors import describe_tensor
 from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.run.told import describe_told, told_beside
 from pytest_dsocr.subjects.protocol import TextSubject
+
+UNDONE = "with that change of the text undone"
 
 
 def further_causes(report: CaseReport, subject: TextSubject, resources: RunResources) -> tuple[FurtherCause, ...]:
@@ -40,14 +43,35 @@ def further_causes(report: CaseReport, subject: TextSubject, resources: RunResou
     if first.name.kind is not ComparisonKind.VALUE or key in resources.followed:
         return ()
     told = told_beside(report, subject, resources.vocabulary.tokenizer)
-    if not (has_tensors or outputs or told):
+    rest = _undone(report)
+    if not (has_tensors or outputs or told or rest):
         return ()
     resources.followed.add(key)
+    if rest:
+        return (*_of_rest(report, rest, resources),)
     found = resources.explainer.further(report, outputs) if has_tensors or outputs else ()
     causes = ((one, _described(one.what, report, subject, resources)) for one in found)
     every = [FurtherCause(beside(one, [own] if own else []) or one, own) for one, own in causes]
     at = next((k for k, one in enumerate(every) if one.what == MMD), len(every))
     return (*every[:at], *_of_text(report, told, resources), *every[at:])
+
+
+def _undone(report: CaseReport) -> str:
+    """Return a text alone without a change that explains it in part; empty if there is none, or nothing is left."""
+    answer, expected = report.exchange.answer, report.exchange.expected.output.text
+    if report.described is None or not is_partial(report.described) or answer.level >= Level.STAGES:
+        return ""
+    return undone(answer.text, expected, CHANGES[report.described.kind][1]) or ""
+
+
+def _of_rest(report: CaseReport, text: str, resources: RunResources) -> Iterator[FurtherCause]:
+    """Yield why a text is still wrong once a change of it is undone."""
+    if (question := question_of(report, resources.explainer.budget_s)) is None:
+        return
+    asked = replace(question, what=TEXT, page=replace(question.page, text=text))
+    found = resources.explainer.answered(asked) or Explanation(NOT_SEARCHED, TEXT)
+    told = f"{found.text}; {UNDONE}" if found.mistakes else f"{UNDONE}, {found.text}"
+    yield FurtherCause(replace(found, text=told, is_proven=False))
 
 
 def _of_text(report: CaseReport, told: Sequence[Told], resources: RunResources) -> Iterator[FurtherCause]:

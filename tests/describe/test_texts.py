@@ -12,7 +12,8 @@ from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.describe.boxes import of_boxes, units_of
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.describe.state import PageSeen, ReadingSeen, of_ends, of_other_page, of_readings
-from pytest_dsocr.describe.texts import CHANGES, of_texts
+from pytest_dsocr.describe.texts import CHANGES, is_partial, of_texts
+from pytest_dsocr.describe.undone import undone
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
 LINES = [f"Line {k}: <b>R&D</b> costs 1{k}% of “{k * 37 % 91}”, see C:\\x{k}" for k in range(12)]
@@ -165,6 +166,26 @@ def test_a_text_of_another_page_is_recognised() -> None:
     [found] = of_other_page("two", "a", PAGES)
     assert found.text == "the text is that of b, a page with as many tokens"
     assert not [*of_other_page("one", "a", PAGES)]
+
+
+TAGGED = "<b>28</b> & <i>7</i>, then 1 < 2 & 3, and <u>more</u> of <b>that</b> & all of it"
+
+
+@pytest.mark.parametrize("kind", ["escaped-html", "no-blanks", "upper", "line-breaks-doubled"])
+def test_a_change_that_leaves_a_part_of_the_difference_says_which_and_is_undone(kind: str) -> None:
+    _, change = CHANGES[kind]
+    expected = f"{TAGGED}\n{TAGGED}\\\n" * 6
+    second = expected.replace("28", "27", 1)
+    found = simplest(of_texts(change(second), expected))
+    assert found is not None
+    assert (found.kind, is_partial(found)) == (kind, True)
+    assert "'7' in place of '8' at character" in found.text
+    restored = undone(change(second), expected, change)
+    assert restored is None or (change(restored), restored.count("27")) == (change(second), 1)
+    assert restored is not None or kind == "upper", "letters are lost"
+    whole = simplest(of_texts(change(expected), expected))
+    assert whole is not None
+    assert (whole.kind, is_partial(whole), whole.share) == (kind, False, 1.0)
 
 
 def test_a_page_that_is_nearly_read_as_an_earlier_right_page_shows_state() -> None:
