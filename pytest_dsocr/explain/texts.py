@@ -27,6 +27,7 @@ from pytest_dsocr.explain.along import Along, copied, passed
 from pytest_dsocr.explain.catalogue import groups, seen
 from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
 from pytest_dsocr.explain.catalogue.text import Tell
+from pytest_dsocr.explain.likely import SOON, likeliest_first
 from pytest_dsocr.explain.mistake import ALL, Changes, Mistake, PromptState, Target, in_one_block
 from pytest_dsocr.explain.question import PageRead
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
@@ -36,7 +37,6 @@ from pytest_dsocr.records.config import Level
 from pytest_dsocr.reference.protocol import unpack_case
 
 INPUTS = ("pixels", "prompt")
-SOON = ("text", "read")
 WORD = re.compile(r"\s+|\S+")
 
 
@@ -74,20 +74,16 @@ def explain_pages(pages: "Sequence[TextPage]", search: Search) -> SearchResult:
 
 
 def of_text(level: int, family: ModelSpec, more: Iterable[Mistake] = ()) -> Sequence[Mistake]:
-    """Return the mistakes that may change a text, the cheapest first.
+    """Return the mistakes that may change a text, in the order of :func:`likeliest_first`.
 
-    A subject of a higher level has shown that its inputs, or its stages, are right. Among equal costs, mistakes seen in
-    real ports come first. ``more`` are mistakes in one block alone, which come last.
+    A subject of a higher level has shown that its inputs, or its stages, are right. ``more`` are mistakes in one block
+    alone.
     """
-    ranks = {
-        one.mistake: (one.family != family.name or not family.based_on) + (not one.topic)
-        for one in reversed(seen(family))
-    }
     kinds = _groups(family) if level < Level.STAGES else SOON
     found = [one for kind in kinds if not (level and kind in INPUTS) for one in groups(family)[kind]]
     found = [one for one in found if one.group != "text" or one.how is not None]
     found += [*everywhere(family), *more] if level < Level.STAGES else []
-    return sorted(found, key=lambda one: (_cost(one, family), ranks.get(one.id, 3 - (one.group == ALL))))
+    return likeliest_first(found, family)
 
 
 def of_one_block(engine: Engine[Any]) -> Iterator[Mistake]:
@@ -120,12 +116,6 @@ def _groups(family: ModelSpec) -> tuple[str, ...]:
 def _in_all(rows: Sequence[Mistake], on: Target) -> None:
     for one in rows:
         one.plant(Target.of_stage(on.engine, on.changes, one.group))
-
-
-def _cost(one: Mistake, family: ModelSpec) -> int:
-    """Return a rank by the stages to compute again: the first encoder's blocks take most of the time."""
-    is_dear = one.group == "pixels" or (one.group == family.of_views[0].name and one.part != "back")
-    return 0 if one.group in SOON else 1 + is_dear + (one.block is not None)
 
 
 class TextPage:
