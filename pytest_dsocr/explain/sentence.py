@@ -119,9 +119,11 @@ def of_further(question: Question, found: Iterable[NextWrong], first: Explanatio
     for what, answer, needs, left in found:
         explanation = of_search(replace(question, what=what), answer)
         explanation = explanation or Explanation(f"{NOT_SEARCHED}{_untried(question, answer)}", what)
-        told = (explanation.text, left) if explanation.mistakes else (left, explanation.text)
-        text = "; ".join(filter(None, told))
-        explanation = replace(explanation, text=text, is_proven=explanation.is_proven and proven.issuperset(needs))
+        if left:
+            mistakes = explanation.mistakes if explanation.words else ()  # too many to name one
+            told = (explanation.text, left) if mistakes else (left, explanation.text)
+            explanation = replace(explanation, text="; ".join(told), mistakes=mistakes)
+        explanation = replace(explanation, is_proven=explanation.is_proven and proven.issuperset(needs))
         proven |= {*explanation.mistakes} if explanation.is_proven else set()
         yield explanation
 

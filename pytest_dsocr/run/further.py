@@ -70,8 +70,9 @@ def _of_rest(report: CaseReport, text: str, resources: RunResources) -> Iterator
         return
     asked = replace(question, what=TEXT, page=replace(question.page, text=text))
     found = resources.explainer.answered(asked) or Explanation(NOT_SEARCHED, TEXT)
-    told = f"{found.text}; {UNDONE}" if found.mistakes else f"{UNDONE}, {found.text}"
-    yield FurtherCause(replace(found, text=told, is_proven=False))
+    mistakes = found.mistakes if found.words else ()  # too many to name one
+    told = f"{found.text}; {UNDONE}" if mistakes else f"{UNDONE}, {found.text}"
+    yield FurtherCause(replace(found, text=told, mistakes=mistakes, is_proven=False))
 
 
 def _of_text(report: CaseReport, told: Sequence[Told], resources: RunResources) -> Iterator[FurtherCause]:

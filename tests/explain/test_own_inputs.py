@@ -10,8 +10,10 @@ from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.further import next_wrong
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.own_inputs import LEFT
-from pytest_dsocr.explain.question import Trail, question_of
+from pytest_dsocr.explain.proof import UNTOLD
+from pytest_dsocr.explain.question import PageRead, Question, Trail, question_of
 from pytest_dsocr.explain.recompute import Clean
+from pytest_dsocr.explain.search import NextWrong, SearchResult
 from pytest_dsocr.explain.sentence import of_further
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import Case, make_case
@@ -36,6 +38,15 @@ def case() -> Case:
 @pytest.fixture(scope="module")
 def expected(case: Case) -> ReferenceResult:
     return seen(loaded().engine, case, keep_values=True)
+
+
+def test_of_mistakes_that_are_too_many_to_name_one_none_is_named() -> None:
+    question = Question(PageRead({}, "", ()), "input_ids", int(Level.INPUTS), budget_s=60.0, near=1e-4)
+    ids = tuple(f"prefill.{k}" for k in range(6))
+    result = SearchResult(133, 9, 1.0, ids, ids, ("prefill",) * 6, 0.0, explained=True, done=ids, places=1)
+    [found] = of_further(question, [NextWrong("text", result, left=LEFT)], None)
+    assert (found.mistakes, found.is_proven) == ((), False)
+    assert found.text.startswith(f"{LEFT}; {UNTOLD}")
 
 
 @pytest.mark.parametrize(
