@@ -59,14 +59,14 @@ OF_OUTPUT: Mapping[str, str] = {
     "goes-on": f"{ENDED_BY}, as the text is right up to the reference's end",
     **dict.fromkeys(("begins-late", "prefixed"), f"what is cut off a text, or put in front of it, {REST}"),
 }
-"""What can cause the described effect on a text: only what chooses the end, or follows the tokens."""
+"""Possible causes of an effect on a text, by the kind of its description: after the tokens, or at the end."""
 OF_INPUTS: Mapping[str, tuple[str, str]] = dict.fromkeys(
     ("boxes-moved", "scaled", "mirrored-across", "mirrored-down"),
     (f"how the page is laid into its view, or {WRITTEN}, {REST}", f"{WRITTEN}, {REST}"),
 )
-"""The same of effects that pixels can have as well; after right inputs, the second."""
+"""Possible causes of effects that pixels can have too, and those that are left after right inputs."""
 OF_STEPS: Mapping[str, str] = {"ends": f"{ENDED_BY}, or the steps before it, as the text is right up to there"}
-"""The same of effects that decode steps can have as well."""
+"""Possible causes of effects that decode steps can have too."""
 UNTRIED, ENDED = "not tried", " before the time ended"
 DEEPER = "offer {}stages ({}) to see which breaks first"
 DEEPER_INPUTS = "offer inputs (level L1) to see which"

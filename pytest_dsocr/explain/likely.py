@@ -14,8 +14,8 @@ SOON = ("text", "read")
 CHEAP, AFTER_BLOCKS, DEAR, NOTHING = 0.1, 0.3, 1.0, 0.003
 """CPU seconds to try a mistake of most stages, of the first encoder after its blocks, of its blocks, and of the loop.
 
-Measured with ``mini`` on a page without crops: 0.05 for steps and fusion, 0.08 for the prompt, 0.11 for CLIP, 0.28 for
-the end of SAM, 0.7 to 1.0 for the rest of SAM.
+Measured with ``mini`` on a page without crops: 0.05 for steps and fusion, 0.08 for the prompt, 0.11 for CLIP. The end
+of SAM took 0.28, the rest of SAM 0.7 to 1.0.
 """
 UNSEEN = 0.5
 """Likelihood of all unseen mistakes of a group together, over that of its seen ones."""

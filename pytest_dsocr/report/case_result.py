@@ -253,10 +253,11 @@ def advice(report: CaseReport) -> str:
 
     described, is_text = report.described, report.divergence.first.stage == "text"
     effect = described.kind if described is not None and described.explains else ""
-    how = {"is_described": bool(effect) and (not is_text or effect in RULES), "effect": effect}
+    is_described = bool(effect) and (not is_text or effect in RULES)
     if is_text and is_partial(described):
         return hint_of_rest(report.divergence, report.explanation)
-    return hint(report.divergence, report.case.family, report.explanation, **how)
+    family, explanation = report.case.family, report.explanation
+    return hint(report.divergence, family, explanation, is_described=is_described, effect=effect)
 
 
 def _loss(report: CaseReport) -> PageLoss | None:

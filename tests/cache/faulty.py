@@ -178,7 +178,7 @@ def unmasked(read_many: Callable[..., list[str]], *pages: Any, **how: Any) -> li
 
 
 class SeesTheFirst(EngineSubject):
-    """A subject that sees the first page of its process again in place of each later one."""
+    """A subject that sees the first page of its process instead of each later one."""
 
     seen: Image.Image | None = None
 

@@ -13,7 +13,7 @@ EXACT = Ways(tolerances("float32"), frozenset(), None)
 
 
 def text_ways(subject: Any, tokenizer: TextTokenizer, engine: Engine[Any] | None = None) -> TextWays:
-    """Return what compares the texts of a subject with stages; the engine reads beside it, if it may."""
+    """Return what compares the texts of a subject. Subjects without stages need an engine that follows them."""
 
     def follower() -> CheckedSubject:
         assert engine is not None, "these subjects have steps of their own"

@@ -138,4 +138,4 @@ def test_a_peak_is_the_named_gpus() -> None:
 @pytest.mark.dsocr_slow
 def test_a_second_page_that_is_read_as_the_first_shows_state(outcome: Callable[..., list[Comparison]]) -> None:
     [found] = outcome("test_the_first_page_reads_the_same_again", SeesTheFirst)
-    assert (found.what, found.verdict, found.signs) == ("text/another page", Verdict.WRONG, {Symptom.STATE})
+    assert (found.what, found.verdict, found.signs) == ("text/another page", Verdict.WRONG, frozenset((Symptom.STATE,)))

@@ -47,7 +47,7 @@ def test_pages_with_one_text_are_reported_with_it_and_with_no_mistake() -> None:
 
 def test_a_second_page_read_as_the_first_is_wrong_and_the_first_one_is_not() -> None:
     found = _of_earlier("# One", "# One", "# Two")
-    assert (found.what, found.verdict, found.signs) == ("text/another page", Verdict.WRONG, {Symptom.STATE})
+    assert (found.what, found.verdict, found.signs) == ("text/another page", Verdict.WRONG, frozenset((Symptom.STATE,)))
     assert "which is right" in found.measured
     assert found.details == (f"check: whether it differs {STATE}",)
     for first, own in (("# Else", "# Two"), ("# One", "# One")):

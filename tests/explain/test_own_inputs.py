@@ -1,4 +1,4 @@
-"""A text whose inputs are wrong: what else is wrong is said, and nothing if the inputs explain the text."""
+"""Texts with wrong inputs: the report says what else is wrong, unless the inputs explain the text."""
 
 from dataclasses import replace
 
@@ -10,6 +10,7 @@ from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.further import next_wrong
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.own_inputs import LEFT
+from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.proof import UNTOLD
 from pytest_dsocr.explain.question import PageRead, Question, Trail, question_of
 from pytest_dsocr.explain.recompute import Clean
@@ -21,7 +22,6 @@ from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.follow import run_teacher_forced
-from tests.explain.test_further import plant
 from tests.faults.proofs import every_id
 from tests.faults.trial import cases, loaded
 from tests.subjects.seen import seen
