@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from rapidfuzz.distance import Levenshtein
 
 from pytest_dsocr.base.words import count, quoted
-from pytest_dsocr.describe.description import ENOUGH, Description
+from pytest_dsocr.describe.description import ENOUGH, LEFT, Description
 from pytest_dsocr.describe.edits import Edit, common, described_by, edit_script, explained, moved
 from pytest_dsocr.describe.measured import measured
 
@@ -20,7 +20,6 @@ MOST_EDITS, WIDTH, BEFORE = 3, 30, 24
 """Largest number of edits that are a description; widths of a quoted edit, and of what is quoted before it."""
 LONGEST_TEXT = 50_000
 """Number of characters up to which changes of a whole text are tried."""
-LEFT = "a part of the difference is left"
 LEAST_REPEATED = 8
 """Least number of characters that a repeated end has."""
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 
 from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import NAMES
+from pytest_dsocr.describe.description import LEFT
 from pytest_dsocr.explain.hints import names_cause
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.report.case_result import advice
@@ -39,7 +40,8 @@ def is_cause_known(report: CaseReport) -> bool:
     found, said = report.explanation, advice(report)
     by_search = found is not None and bool(found.is_proven or found.mistakes or found.advice)
     by_readings = report.readings is not None and bool(report.readings.why)
-    return by_search or by_readings or not said or names_cause(said)
+    by_relation = report.described is not None and LEFT in report.described.text
+    return by_search or by_readings or by_relation or not said or names_cause(said)
 
 
 def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float]:

@@ -10,7 +10,7 @@ from pytest_dsocr.compare.case import CaseReport, Explanation, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.description import LEFT, Description
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.reference_result import Seam, SpanSeen
 from pytest_dsocr.report import case_result
@@ -82,6 +82,7 @@ def test_no_limit_is_suggested_where_a_cause_is_known_or_likely(tmp_path: Path) 
     for text, share in (("each box is 10 lower", 1.0), ("1 of 3 boxes is right", 0.0)):
         described = told(described={"boxes": Description("boxes-moved", text, share)})
         assert is_offered(described, hint="" if share else BARE) is not bool(share)
+    assert not is_offered(told(described={"boxes": Description("escaped-html", f"all is escaped; {LEFT}: one", 0.95)}))
     assert not is_offered(boxes, hint="how boxes are written, as all else of the text is right")
 
 

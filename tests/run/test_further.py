@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pytest_dsocr.compare.case import CaseReport, Explanation
-from pytest_dsocr.describe.texts import LEFT
+from pytest_dsocr.describe.description import LEFT
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.question import Question
