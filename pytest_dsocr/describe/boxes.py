@@ -119,7 +119,7 @@ def _moved(own: Boxes, other: Boxes) -> Description | None:
         return None
     behind = own[:, 2:], other[:, 2:] + by
     words = f"moved by ({by[0]:+g}, {by[1]:+g}) of {UNITS}"
-    return _checked("moved", words, behind[1], behind[0], behind[0] != other[:, 2:])
+    return _checked("boxes-moved", words, behind[1], behind[0], behind[0] != other[:, 2:])
 
 
 def _in_units(own: Boxes, other: Boxes, units: Sequence[BoxUnits]) -> Iterator[Description]:

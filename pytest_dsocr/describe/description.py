@@ -42,6 +42,8 @@ class Description:
         return self.explains and self.kind not in PLACES
 
 
+LEFT = "a part of the difference is left"
+"""Words of a description that explains much, and says what it leaves."""
 PLACES = ("confined", "steps")
 """Kinds of descriptions that say only where values differ."""
 ENOUGH = 0.9

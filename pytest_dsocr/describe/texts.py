@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from rapidfuzz.distance import Levenshtein
 
 from pytest_dsocr.base.words import count, quoted
-from pytest_dsocr.describe.description import ENOUGH, Description
+from pytest_dsocr.describe.description import ENOUGH, LEFT, Description
 from pytest_dsocr.describe.edits import Edit, common, described_by, edit_script, explained, moved
 from pytest_dsocr.describe.measured import measured
 
@@ -68,7 +68,7 @@ CHANGES: Mapping[str, tuple[str, Callable[[str], str]]] = {
 """Changes of a whole text without a parameter, the simplest first."""
 CHOSEN = "no-end", "early-end", "cut-off", "never-chosen", "ngrams", "tied", "penalised", "passed-over", "fed"
 """Kinds of descriptions of a text by the choice of its tokens."""
-RULES = frozenset((*CHANGES, *CHOSEN, "as-one", "state", "other-page", "told"))
+RULES = frozenset((*CHANGES, *CHOSEN, "as-one", "state", "other-page", "told", "on-each-page"))
 """Kinds of descriptions of a text that say by which rule it was made; others may come from any stage."""
 KINDS = {"digit": "0-9", "capital": "A-Z", "small letter": "a-z", "line break": "\n", "blank": " "}
 """Kinds of characters that may all become one."""
@@ -82,7 +82,8 @@ def of_texts(actual: str, expected: str) -> Iterator[Description]:
     apart = _distance(actual, expected)
     for kind, (words, change) in CHANGES.items():
         if (made := change(expected)) != expected and (share := _share(actual, made, apart)) >= ENOUGH:
-            yield Description(kind, f"{words}, at {count(_places(made, expected), 'place')}", share, len(expected))
+            text = f"{words}, at {count(_places(made, expected), 'place')}{_rest(actual, made)}"
+            yield Description(kind, text, share, len(expected))
     yield from measured(_as_one, actual, expected)
     yield from measured(_moved, actual, expected)
     edits = edit_script(actual, expected)
@@ -92,6 +93,19 @@ def of_texts(actual: str, expected: str) -> Iterator[Description]:
     yield from measured(_reordered, actual, expected)
     yield from measured(_repeating, actual, expected)
     yield Description("anatomy", _anatomy(actual, expected), 0.0, len(expected))
+
+
+def _rest(actual: str, made: str) -> str:
+    """Return what a change leaves of the difference; empty if it is nothing."""
+    if actual == made:
+        return ""
+    few = described_by(edit_script(actual, made), MOST_EDITS, WIDTH)
+    return f"; {LEFT}: {'; '.join(_said(one, made) for one in few) if few else _anatomy(actual, made)}"
+
+
+def is_partial(found: Description | None) -> bool:
+    """Return whether a description is of a whole text's change that leaves a part of the difference."""
+    return found is not None and found.kind in CHANGES and LEFT in found.text
 
 
 def _places(actual: str, expected: str) -> int:

@@ -13,10 +13,12 @@ from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
 from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_choices, explain_written
 from pytest_dsocr.explain.further_parts import OfInputs, OfStage, OfSteps, WrongPart
-from pytest_dsocr.explain.question import Question, Trail
+from pytest_dsocr.explain.own_inputs import explain_rest
+from pytest_dsocr.explain.question import TEXT, Question, Trail
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.explain.search import NOT, NextWrong, Search, SearchResult
 from pytest_dsocr.models.spec import FUSION, PIXELS, PREFILL
@@ -54,7 +56,7 @@ class _Walk:
             yield from self._causes(OfInputs(engine, self.case, self.trail.inputs))
         device = engine.model.device
         own = {TensorName.parse(name)[:2]: tensor.to(device) for name, tensor in self.trail.vision.items()}
-        clean = Clean(engine, replace(self.right.inputs, **self.trail.inputs).to(device), own)
+        clean = Clean(engine, self._own_inputs, own)
         names, start = [one.name for one in engine.family.stages if one.seams], ComparisonName.parse(first).stage
         after = names if first in COMPARED else names[names.index(start) :] if start in names else []
         for name in after:
@@ -70,9 +72,19 @@ class _Walk:
                 steps = self._causes(OfSteps(part, self._asked("logits")))
                 yield from (one for one in steps if one.answer.explained or (name in alone and not part.known))
 
+    @property
+    def _own_inputs(self) -> Inputs:
+        """The subject's inputs."""
+        return replace(self.right.inputs, **self.trail.inputs).to(self.right.engine.model.device)
+
     def outputs(self) -> Iterator[NextWrong]:
-        """Yield choices that do not follow from the subject's own logits, and a file that does not from its text."""
+        """Yield outputs that do not follow from what they are made of: logits, inputs, or a text."""
         for what in self.trail.outputs:
+            if what == TEXT:
+                with suppress(*NO_FIT):
+                    rest = explain_rest(self.right.engine, self._own_inputs, self._search(what))
+                    yield from filter(None, [rest])
+                continue
             search = self._search(what)
             is_file = what == MMD
             answer = (

@@ -51,26 +51,49 @@ OF_STAGES: Mapping[str, tuple[Pick, ...]] = {
 """Mistakes of a stage that no group is named after."""
 FLAG = "--dsocr-explain"
 OF_TEXT_ALONE = "a text alone does not tell them apart"
+WRITTEN, ENDED_BY, REST = "how boxes are written", "what ends an output", "as all else of the text is right"
+OF_OUTPUT: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("in-pixels", "clamped", "axes-exchanged", "corners-exchanged", "as-sizes", "as-centres"), f"{WRITTEN}, {REST}"
+    ),
+    "goes-on": f"{ENDED_BY}, as the text is right up to the reference's end",
+    **dict.fromkeys(("begins-late", "prefixed"), f"what is cut off a text, or put in front of it, {REST}"),
+}
+"""Possible causes of an effect on a text, by the kind of its description: after the tokens, or at the end."""
+OF_INPUTS: Mapping[str, tuple[str, str]] = dict.fromkeys(
+    ("boxes-moved", "scaled", "mirrored-across", "mirrored-down"),
+    (f"how the page is laid into its view, or {WRITTEN}, {REST}", f"{WRITTEN}, {REST}"),
+)
+"""Possible causes of effects that pixels can have too, and those that are left after right inputs."""
+OF_STEPS: Mapping[str, str] = {"ends": f"{ENDED_BY}, or the steps before it, as the text is right up to there"}
+"""Possible causes of effects that decode steps can have too."""
 UNTRIED, ENDED = "not tried", " before the time ended"
 DEEPER = "offer {}stages ({}) to see which breaks first"
+DEEPER_INPUTS = "offer inputs (level L1) to see which"
 OR = ", or "
 OF_SHAPE = "a shape alone names no mistake: the numbers of views, tokens and channels that reach this module"
 
 
 def hint(
-    divergence: Divergence, family: ModelSpec, explanation: Explanation | None = None, *, is_described: bool = False
+    divergence: Divergence,
+    family: ModelSpec,
+    explanation: Explanation | None = None,
+    *,
+    is_described: bool = False,
+    effect: str = "",
 ) -> str:
     """Return the things to check first, in words: no mistake that a search has refuted.
 
     If a search found mistakes and proved none, these are named. Otherwise a mistake that it did not compute is named
     only if a measured symptom points at it. With a description there is no such guess; with a text's cause no search.
+    ``effect`` is the kind of a description that explains a text and no cause of it.
     """
     scene = divergence.scene
     if Symptom.OTHER_SHAPE in scene.first.signs and scene.first.stage in TENSORS:
         return OF_SHAPE
     found = explanation.words[:MOST] if explanation else ()
     if scene.first.stage == "text" and not scene.right("tokens"):
-        return "" if found or is_described else _of_text_alone(scene)
+        return "" if found or is_described else _of_effect(scene, effect) or _of_text_alone(scene)
     if is_described and not found:
         return ""
     left = () if found else _likely(scene, family, explanation)
@@ -89,7 +112,28 @@ def agreed(hints: Sequence[str]) -> str:
     return between.join(said for key, said in first if all(key in dict(other) for other in others))
 
 
-def _of_text_alone(scene: FailureContext) -> str:
+def _of_effect(scene: FailureContext, effect: str) -> str:
+    """Return only what can cause a described effect on a text; empty if any stage can."""
+    if effect in OF_INPUTS:
+        unknown, after_inputs = OF_INPUTS[effect]
+        return after_inputs if scene.right(*COMPARED) else f"{unknown}; {DEEPER_INPUTS}"
+    if effect in OF_STEPS:
+        return f"{OF_STEPS[effect]}; {DEEPER.format('', 'level L2')}"
+    return OF_OUTPUT.get(effect, "")
+
+
+def names_cause(said: str) -> bool:
+    """Return whether a hint names a likely cause, and not only where a case breaks."""
+    return bool(said) and not (OF_TEXT_ALONE in said or said == OF_SHAPE or "what makes " in said)
+
+
+def hint_of_rest(divergence: Divergence, explanation: Explanation | None) -> str:
+    """Return the things to check for what a change of the whole text leaves, whose symptoms are not known."""
+    is_named = explanation is not None and explanation.words
+    return "" if is_named else f"for what is left, {_of_text_alone(divergence.scene, is_rest=True)}"
+
+
+def _of_text_alone(scene: FailureContext, *, is_rest: bool = False) -> str:
     """Return the symptoms of a wrong text. Any stage may be wrong, so no mistake is named."""
     of_inputs = scene.right(*COMPARED)
     stages = f"every stage{of_inputs * ' after the inputs, which are right'}: {OF_TEXT_ALONE}"
@@ -98,7 +142,8 @@ def _of_text_alone(scene: FailureContext) -> str:
     wrong = Symptom.BOXES_MISSING if is_lacking else "boxes differ" if scene.wrong("boxes") else ""
     boxes = "every box is right" if scene.right("boxes") else wrong
     deeper = DEEPER.format(*(("", "level L2") if of_inputs else ("inputs and ", "levels L1 and L2")))
-    return "; ".join(filter(None, (stages, signs and f"what is seen: {signs}", boxes, deeper)))
+    seen = [] if is_rest else [signs and f"what is seen: {signs}", boxes]
+    return "; ".join(filter(None, (stages, *seen, deeper)))
 
 
 def _clue(scene: FailureContext) -> str:

@@ -23,7 +23,8 @@ from pytest_dsocr.records.reference_result import Best, Seam, Step
 from pytest_dsocr.records.subject_result import ForcedStep, SubjectResult
 from pytest_dsocr.reference.protocol import pack_case
 
-BY_TEXT = ("read", "text", "spans", "boxes")
+TEXT = "text"
+BY_TEXT = ("read", TEXT, "spans", "boxes")
 """Comparisons that a text alone decides."""
 
 
@@ -111,7 +112,7 @@ class Trail:
     vision: Mapping[str, Tensor]
     """The subject's tensors of vision."""
     outputs: tuple[str, ...] = ()
-    """Wrong outputs to look at besides the tensors: ``tokens`` and ``result.mmd``."""
+    """Wrong outputs to look at besides the tensors: ``tokens``, ``text`` and ``result.mmd``."""
     alone: Mapping[str, bool] = field(default_factory=dict)
     """Stages that received the reference's tensors, and whether they are then right."""
 

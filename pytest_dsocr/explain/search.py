@@ -104,6 +104,8 @@ class NextWrong(NamedTuple):
     answer: SearchResult
     needs: tuple[str, ...] = ()
     """Ids of the causes before it in the same stage, which the engine had meanwhile."""
+    left: str = ""
+    """Measured difference that is left if the causes before it are undone."""
 
 
 NEAREST = 2

@@ -116,9 +116,13 @@ def of_further(question: Question, found: Iterable[NextWrong], first: Explanatio
         first: explanation of the first divergence.
     """
     proven = {*first.mistakes} if first and first.is_proven else set()
-    for what, answer, needs in found:
+    for what, answer, needs, left in found:
         explanation = of_search(replace(question, what=what), answer)
         explanation = explanation or Explanation(f"{NOT_SEARCHED}{_untried(question, answer)}", what)
+        if left:
+            mistakes = explanation.mistakes if explanation.words else ()  # too many to name one
+            told = (explanation.text, left) if mistakes else (left, explanation.text)
+            explanation = replace(explanation, text="; ".join(told), mistakes=mistakes)
         explanation = replace(explanation, is_proven=explanation.is_proven and proven.issuperset(needs))
         proven |= {*explanation.mistakes} if explanation.is_proven else set()
         yield explanation

@@ -27,6 +27,7 @@ from pytest_dsocr.explain.along import Along, copied, passed
 from pytest_dsocr.explain.catalogue import groups, seen
 from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
 from pytest_dsocr.explain.catalogue.text import Tell
+from pytest_dsocr.explain.likely import SOON, likeliest_first
 from pytest_dsocr.explain.mistake import ALL, Changes, Mistake, PromptState, Target, in_one_block
 from pytest_dsocr.explain.question import PageRead
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
@@ -36,18 +37,22 @@ from pytest_dsocr.records.config import Level
 from pytest_dsocr.reference.protocol import unpack_case
 
 INPUTS = ("pixels", "prompt")
-SOON = ("text", "read")
 WORD = re.compile(r"\s+|\S+")
 
 
 def explain_texts(engine: Engine[Any], search: Search) -> SearchResult:
     """Explain the texts of pages. Mistakes that explain the earlier pages are tried only on the new one."""
     question = search.question
-    pages = [TextPage(engine, one) for one in (question.page, *question.others)]
+    return explain_pages([TextPage(engine, one) for one in (question.page, *question.others)], search)
+
+
+def explain_pages(pages: "Sequence[TextPage]", search: Search) -> SearchResult:
+    """Explain the texts of pages, of which the first is the question's."""
+    question, engine = search.question, pages[0].engine
     reads = [page.read for page in pages]
     crops_alone = all(one.is_right or one.is_cut for one in reads) and not all(one.is_cut for one in reads)
     by_cost = sorted(pages, key=lambda page: (crops_alone and page.read.is_right, page.read.tokens))
-    without = float(question.page.is_right or pages[0].right != question.page.text)
+    without = float(reads[0].is_right or pages[0].right != reads[0].text)
 
     def measure(one: Mistake) -> float:
         asked = pages[:1] if one.id in question.only else by_cost
@@ -69,20 +74,16 @@ def explain_texts(engine: Engine[Any], search: Search) -> SearchResult:
 
 
 def of_text(level: int, family: ModelSpec, more: Iterable[Mistake] = ()) -> Sequence[Mistake]:
-    """Return the mistakes that may change a text, the cheapest first.
+    """Return the mistakes that may change a text, in the order of :func:`likeliest_first`.
 
-    A subject of a higher level has shown that its inputs, or its stages, are right. Among equal costs, mistakes seen in
-    real ports come first. ``more`` are mistakes in one block alone, which come last.
+    A subject of a higher level has shown that its inputs, or its stages, are right. ``more`` are mistakes in one block
+    alone.
     """
-    ranks = {
-        one.mistake: (one.family != family.name or not family.based_on) + (not one.topic)
-        for one in reversed(seen(family))
-    }
     kinds = _groups(family) if level < Level.STAGES else SOON
     found = [one for kind in kinds if not (level and kind in INPUTS) for one in groups(family)[kind]]
     found = [one for one in found if one.group != "text" or one.how is not None]
     found += [*everywhere(family), *more] if level < Level.STAGES else []
-    return sorted(found, key=lambda one: (_cost(one, family), ranks.get(one.id, 3 - (one.group == ALL))))
+    return likeliest_first(found, family)
 
 
 def of_one_block(engine: Engine[Any]) -> Iterator[Mistake]:
@@ -117,22 +118,17 @@ def _in_all(rows: Sequence[Mistake], on: Target) -> None:
         one.plant(Target.of_stage(on.engine, on.changes, one.group))
 
 
-def _cost(one: Mistake, family: ModelSpec) -> int:
-    """Return a rank by the stages to compute again: the first encoder's blocks take most of the time."""
-    is_dear = one.group == "pixels" or (one.group == family.of_views[0].name and one.part != "back")
-    return 0 if one.group in SOON else 1 + is_dear + (one.block is not None)
-
-
 class TextPage:
     """Page on which the engine is tried under mistakes.
 
     Args:
         engine: an engine without a mistake.
         read: the page with the subject's text.
+        inputs: the subject's; by default the right ones.
     """
 
-    def __init__(self, engine: Engine[Any], read: PageRead) -> None:
-        self.engine, self.read, self.case = engine, read, unpack_case(read.case)
+    def __init__(self, engine: Engine[Any], read: PageRead, inputs: Inputs | None = None) -> None:
+        self.engine, self.read, self.case, self._inputs = engine, read, unpack_case(read.case), inputs
         encode, decode = engine.tokenizer.encode, engine.tokenizer.decode
         blanks = [*takewhile(lambda token: not decode([token]).strip(), read.reference_tokens)]
         """Blank tokens before the reference's text, which is stripped."""
@@ -149,7 +145,7 @@ class TextPage:
     @cached_property
     def clean(self) -> Clean:
         """Tensors of the page without a mistake."""
-        return Clean(self.engine, inputs_under(self.engine, self.case))
+        return Clean(self.engine, self._inputs or inputs_under(self.engine, self.case))
 
     @cached_property
     def state(self) -> DecodeState[Any]:

@@ -10,7 +10,7 @@ from pytest_dsocr.base.errors import is_of_machine, message_of
 from pytest_dsocr.base.words import printable
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.describe.description import Description
-from pytest_dsocr.explain.hints import hint
+from pytest_dsocr.explain.hints import hint, hint_of_rest
 from pytest_dsocr.records.page_measures import PageMeasures
 from pytest_dsocr.records.provenance import is_by_engine
 from pytest_dsocr.report.comparison_result import ComparisonResult, LimitsUsed, Number, OutsideLimits, of_number
@@ -132,6 +132,8 @@ class CaseResult(Struct, kw_only=True, frozen=True):
     """The ids of the mistakes that ``explained`` names."""
     further: list[FurtherResult] = []
     """Other causes, in the order in which to fix them. They were looked for on one page for each first stage."""
+    alone: dict[str, bool] = {}
+    """Stages that were given right tensors, and whether they are then right."""
     tried_on: int
     """Number of pages on which they were tried, for a text; else 0."""
     fault: Fault | None
@@ -209,6 +211,7 @@ class CaseResult(Struct, kw_only=True, frozen=True):
             proven=explanation is not None and explanation.is_proven,
             mistakes=[*explanation.mistakes] if explanation else [],
             further=[FurtherResult.of(one) for one in exchange.further],
+            alone=dict(exchange.alone),
             tried_on=explanation.pages if explanation else 0,
             fault=Fault.of(report.fault, report.case.id) if report.fault else None,
             findings=[*exchange.findings],
@@ -245,11 +248,16 @@ def advice(report: CaseReport) -> str:
         return ""
     if report.explanation and report.explanation.advice:
         return report.explanation.advice
-    from pytest_dsocr.describe.texts import RULES  # brings rapidfuzz, which a command that reads results does not need
+    # they bring rapidfuzz, which a command that reads results does not need
+    from pytest_dsocr.describe.texts import RULES, is_partial
 
     described, is_text = report.described, report.divergence.first.stage == "text"
-    is_described = described is not None and described.explains and (not is_text or described.kind in RULES)
-    return hint(report.divergence, report.case.family, report.explanation, is_described=is_described)
+    effect = described.kind if described is not None and described.explains else ""
+    is_described = bool(effect) and (not is_text or effect in RULES)
+    if is_text and is_partial(described):
+        return hint_of_rest(report.divergence, report.explanation)
+    family, explanation = report.case.family, report.explanation
+    return hint(report.divergence, family, explanation, is_described=is_described, effect=effect)
 
 
 def _loss(report: CaseReport) -> PageLoss | None:

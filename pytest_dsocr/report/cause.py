@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from pytest_dsocr.base.words import count, listed
+from pytest_dsocr.describe.description import LEFT
 from pytest_dsocr.records.names import ComparisonName
 from pytest_dsocr.report.case_result import FurtherResult
 from pytest_dsocr.report.outcomes import JudgedTest
@@ -82,10 +83,10 @@ class FailureCause(Struct):
     def _every(self) -> list[tuple[str, str, bool]]:
         """Place, reason and proof of each cause.
 
-        A further cause at the first break takes the place of a first cause that names nothing.
+        A further cause at the first break takes the place of a first cause that names nothing, and leaves nothing.
         """
         every = [(one.what, one.said, one.proven) for one in self.further]
-        is_named = self.why and not self.why.startswith(CHECK)
+        is_named = LEFT in self.described or (self.why and not self.why.startswith(CHECK))
         own = (self.what, "; ".join(self._parts), self.proven)
         return [own, *every] if is_named or all(self.what != what for what, *_ in every) else every
 

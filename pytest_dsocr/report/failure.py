@@ -1,15 +1,14 @@
 """The text of a failing test, on one screen: what differs, where it began, why, and what to type next."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
 from pytest_dsocr.base.words import COLUMNS, MARGIN, entry, fit, plain, relative_path
-from pytest_dsocr.compare.case import CaseReport, Explanation, judge
+from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.diff import DiffLine, DiffSide, Piece, plain_line
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
-from pytest_dsocr.compare.tolerances import NAMES
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.contract import ROWS
 from pytest_dsocr.contract.artifacts import MMD
@@ -18,6 +17,7 @@ from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.records.config import Config, Level
 from pytest_dsocr.reference.protocol import Reference
+from pytest_dsocr.report.accepting import EXACT, acceptable, is_cause_known, is_exact_text, suggests
 from pytest_dsocr.report.case_result import FurtherResult, advice, picture_name
 from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
@@ -36,28 +36,6 @@ LEGEND_ALONE: DiffLine = (
 """Legend of a test without a case, where both sides may be the subject's."""
 
 
-def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float]:
-    """Return the fewest and smallest tolerances under which the comparisons ``names`` pass.
-
-    Returns nothing if they would have to be so wide that they accept another model; see ``Tolerances.suggested``.
-    """
-    ladders = {name: report.limits.suggested(name) for name in NAMES}
-    chosen = {name: ladder[-1] for name, ladder in ladders.items() if ladder}
-    if not _pass(report, names, chosen):
-        return {}
-    for name in list(chosen):
-        for value in (getattr(report.limits, name), *ladders[name]):
-            if _pass(report, names, chosen | {name: value}):
-                chosen[name] = value
-                break
-    return {name: value for name, value in chosen.items() if value != getattr(report.limits, name)}
-
-
-def _pass(report: CaseReport, names: Collection[str], overrides: Mapping[str, float]) -> bool:
-    judged = judge(report.exchange, report.limits.but(overrides))
-    return all(one.passes for one in judged.comparisons if one.what in names)
-
-
 MOST_LINES = 40
 CHECK = "check: "
 """Prefix of a detail with advice from the suite that compared."""
@@ -67,8 +45,6 @@ TOLD_ALONE, TOLD_WHOLE = (*ROWS, "dtypes", MMD, "artefacts"), ("read", "text")
 """Stages and comparisons with hints that need no other comparison of the case; the suites themselves search for the
 causes of wrong pixels and grids."""
 MOST_COMPARISONS, LINES_OF_COMPARISON, MOST_DETAILS, MOST_FINDINGS, LINES_OF_FINDING = 5, 2, 9, 3, 2
-EXACT = {"boxes", "coords", "text"}
-"""Tolerances of outputs that are exact in float32 on a CPU; a tie of two tokens has a verdict of its own."""
 MOST_LEFT = 4
 """Number of further causes and findings."""
 
@@ -155,18 +131,6 @@ class TestFailure:
         return fit(_finding(self._ranked[0]), COLUMNS - len(more)) + more
 
     @property
-    def _is_explained(self) -> bool:
-        """Whether nothing is left to check: a cause is known, or a description explains more than edits of a text."""
-        is_text = self.divergence is not None and self.divergence.first.what in TOLD_WHOLE
-        is_described = self.described is not None and self.described.explains and not is_text
-        return self.is_proven or is_described or not self.checks
-
-    @property
-    def _is_exact(self) -> bool:
-        """Whether rounding changes no text and no box of correct implementations: in float32 on a CPU."""
-        return self.report is not None and self.report.limits.dtype == "float32" and self.config.device == "cpu"
-
-    @property
     def _elsewhere(self) -> bool:
         """Whether the case breaks before what this test compares."""
         found = self.report.divergence if self.report else None
@@ -213,19 +177,19 @@ class TestFailure:
             yield from entry(what, finding, LINES_OF_FINDING)
 
     def _accepting(self) -> Iterator[str]:
-        """Yield a tolerance that would let the test pass, or that there is none; nothing if the difference is known."""
+        """Yield a tolerance that would let the test pass, or that there is none; nothing if it would hide a mistake."""
         wrong = [one.what for one in self.failing if one.verdict is Verdict.WRONG]
-        if self.report is None or self._elsewhere or len(wrong) < len(self.failing):
+        if self.report is None or self._elsewhere or len(wrong) < len(self.failing) or is_cause_known(self.report):
             return
-        if self._is_explained or (self.report.readings is not None and self.report.readings.why):
-            return
-        is_text = self.report.exchange.answer.level is Level.TEXT
         chosen = acceptable(self.report, wrong)
         if not chosen:
             yield from entry("accept", "no reasonable tolerance allows this difference")
-        elif is_text or not (self._is_exact and EXACT & {*chosen}):
+        elif is_exact_text(self.report, self.config.device):
+            yield from entry("accept", EXACT)
+        elif suggests(self.report, chosen, self.config.device):
             typed = " ".join(f"--dsocr-tolerances={name}={value:g}" for name, value in chosen.items())
             marked = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
+            is_text = self.report.exchange.answer.level is Level.TEXT
             first = "do the check first, as text alone does not tell rounding from a mistake; " if is_text else ""
             allowing = f"if this page may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})"
             yield from entry("accept", first + allowing)

@@ -17,7 +17,7 @@ from pytest_dsocr.records.names import ComparisonKind, ComparisonName, TensorNam
 from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.comparison_result import ComparisonResult, number
 from pytest_dsocr.report.run_sides import RunSides
-from pytest_dsocr.report.strip import MARKS, SHORT
+from pytest_dsocr.report.strip import CARRIED, MARKS, SHORT
 
 LEFT, TOP, BOTTOM, STEP, DECADE = 62, 14, 30, 24, 24
 """Margins of a plot, distance of two tensors, and height of a factor of ten, in pixels."""
@@ -230,4 +230,4 @@ def _of_panel(panel: ErrorPanel) -> str:
     return f"{right} of {len(every)} fields are equal; the largest error, {error_of(worst):.0e}, is in {where}"
 
 
-LEGEND = [(str(verdict), *said) for verdict, said in MARKS.items()]
+LEGEND = [(str(verdict), *said) for verdict, said in MARKS.items()] + [("carried", *CARRIED)]

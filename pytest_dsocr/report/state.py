@@ -10,8 +10,8 @@ from pytest_dsocr.report.cause import FailureCause
 from pytest_dsocr.report.order import OF_TEXT, is_of_model, rank
 from pytest_dsocr.report.outcomes import TestResult
 
-KIND = "state"
-"""Kind of a description by state."""
+KINDS = ("state", "other-page")
+"""Kinds of descriptions by state."""
 
 
 def shows_state(test: TestResult) -> bool:
@@ -33,7 +33,7 @@ def with_state(
     Pages follow from it only if one was right when it was read first.
     """
     shown = [test for test in tests.values() if shows_state(test)]
-    seen = next((case for case in cases if case.described and case.described.kind == KIND and not case.passes), None)
+    seen = next((case for case in cases if case.described and case.described.kind in KINDS and not case.passes), None)
     if not shown and seen is None:
         return [*found]
     is_right_first = seen is not None or any(case.passes for case in cases)

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from pytest_dsocr.base.words import MARGIN, count, shown
 from pytest_dsocr.compare.verdict import SEVERITY, Reason, Verdict
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
-from pytest_dsocr.models import STAGE_NAMES
+from pytest_dsocr.models import STAGE_NAMES, VISION
 from pytest_dsocr.models.spec import DECODE, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.records.names import ComparisonName
 from pytest_dsocr.report.case_result import CaseResult
@@ -37,6 +37,8 @@ MARKS: Mapping[str, tuple[str, str]] = {
 }
 """A sign and words for each verdict, for readers who see no colours."""
 LOST, ALLOWED = ("?", "not compared"), ("!", "outside the limits, and allowed")
+CARRIED = ("↳", "wrong after a wrong stage: nothing shows a mistake of its own")
+TOKENS = (PREFILL, DECODE)
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class StageBox:
     comparisons: Sequence[ComparisonResult]
     is_allowed: bool
     """Whether the tests of the case allow what is WRONG."""
+    is_carried: bool = False
+    """Whether an earlier stage is wrong, and nothing shows a mistake in this one; see :func:`own_stages`."""
 
     @property
     def verdict(self) -> Verdict:
@@ -57,9 +61,14 @@ class StageBox:
     def mark(self) -> tuple[str, str]:
         """Sign of the stage, and words for it."""
         if self.verdict is Verdict.WRONG:
-            return ALLOWED if self.is_allowed else MARKS[Verdict.WRONG]
+            return ALLOWED if self.is_allowed else CARRIED if self.is_carried else MARKS[Verdict.WRONG]
         is_lost = any(one.verdict is Verdict.NOT_COMPARED and not one.passes for one in self.comparisons)
         return LOST if is_lost else MARKS[self.verdict]
+
+    @property
+    def style(self) -> str:
+        """Name of its style on the page."""
+        return {ALLOWED: "allowed", CARRIED: "carried"}.get(self.mark, self.verdict)
 
     @property
     def error(self) -> float:
@@ -79,12 +88,31 @@ def stage_of(what: str, otherwise: str = OUTPUT) -> str:
     return stage if stage in STAGE_NAMES else otherwise
 
 
+def own_stages(case: CaseResult) -> set[str]:
+    """Return the stages that are known to be wrong themselves, and not only by what an earlier one hands on.
+
+    These are the first wrong one, those with a further cause, and the first that is still wrong with right tensors.
+    """
+    causes = filter(None, (case.first_wrong, *(one.what for one in case.further)))
+    still_wrong = {stage_of(what) for what, is_right in case.alone.items() if not is_right}
+    wrong = [
+        stage for stage, found in _by_stage(case).items() if StageBox(stage, found, False).verdict is Verdict.WRONG
+    ]
+    parts = ([one for one in wrong if one in still_wrong & {*part}] for part in (VISION, TOKENS))
+    return {*wrong[:1], *map(stage_of, causes), *(part[0] for part in parts if part)}
+
+
 def boxes_of(case: CaseResult) -> list[StageBox]:
     """Return a box for each stage in which something might have been compared."""
+    own = own_stages(case)
+    return [StageBox(stage, of, case.passes, stage not in own) for stage, of in _by_stage(case).items() if of]
+
+
+def _by_stage(case: CaseResult) -> dict[str, list[ComparisonResult]]:
     found: dict[str, list[ComparisonResult]] = {stage: [] for stage in STAGE_NAMES}
     for one in case.comparisons:
         found[stage_of(one.what)].append(one)
-    return [StageBox(stage, of, case.passes) for stage, of in found.items() if of]
+    return found
 
 
 def line_of(case: CaseResult) -> str:

@@ -16,7 +16,7 @@ from pytest_dsocr.report.ci import errors
 from pytest_dsocr.report.document import Missing
 from pytest_dsocr.report.outcomes import remarks
 from pytest_dsocr.report.result import RunResult
-from pytest_dsocr.report.strip import strips
+from pytest_dsocr.report.strip import CARRIED, strips
 from pytest_dsocr.report.times import in_line, in_table, table
 
 if TYPE_CHECKING:
@@ -145,8 +145,11 @@ class Summary:
 
     def _strips(self) -> Iterator[TerminalLine]:
         """Yield the stages of the cases, whichever tests were selected; then what is suspicious."""
-        for name, strip, is_wrong in strips(self.result.cases, MOST_STRIPS):
+        shown = [*strips(self.result.cases, MOST_STRIPS)]
+        for name, strip, is_wrong in shown:
             yield TerminalLine(f"{plain(name):<{MARGIN}}{strip}", BAD if is_wrong else NO_MARKUP)
+        if any(CARRIED[0] in strip for _, strip, _ in shown):
+            yield TerminalLine(f"{CARRIED[0]:<{MARGIN}}{CARRIED[1]}")
         for where, least in self.result.suspicious[:MOST_STRIPS]:
             yield from _labelled("SUSPICIOUS", f"{where}: {least:.1e}, {Symptom.SUSPICIOUS.sentence}", NOTED)
 

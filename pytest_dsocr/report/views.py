@@ -19,7 +19,7 @@ from pytest_dsocr.report.comparison_result import Number, number
 from pytest_dsocr.report.document import RunJson
 from pytest_dsocr.report.file import Unfinished
 from pytest_dsocr.report.plot import LEGEND, heat_of, plot_of
-from pytest_dsocr.report.strip import boxes_of, short_error
+from pytest_dsocr.report.strip import CARRIED, boxes_of, short_error, strips
 from pytest_dsocr.report.times import rows
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def _lines(result: ResultView) -> Iterator[str]:
 
 def _parts(result: RunJson) -> Iterator[str]:
     yield from part("What is wrong", table(OF_CAUSES, [*_wrong(result)]))
+    yield from part("Stages", table(("page", "stages"), [*_stages(result)]))
     losses = ("loss", "mean", "interval", "allowed", "the most", "on")
     yield from part("Lost to fewer bits", table(losses, [*_lost(result)]))
     yield from part("Slower", table(("stage", "baseline", "this run", "ratio", "interval"), [*_slower(result)]))
@@ -100,6 +101,14 @@ def _run(result: RunJson) -> Iterator[tuple[str, str]]:
     yield "comparisons", f"{result.comparisons} in {count(len(result.cases), 'case')}: {found}"
     if first_token := words.first_token_in_words(result.cases):
         yield "first token", first_token
+
+
+def _stages(result: RunJson) -> Iterator[tuple[str, str]]:
+    """Yield the stages of wrong cases, and what the mark of a carried error means."""
+    shown = [(name, line) for name, line, is_wrong in strips(result.cases, MOST_STRIPS) if is_wrong]
+    yield from shown
+    if any(CARRIED[0] in line for _, line in shown):
+        yield CARRIED
 
 
 def _wrong(result: RunJson) -> Iterator[tuple[str, ...]]:

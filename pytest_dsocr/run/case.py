@@ -15,6 +15,7 @@ from pytest_dsocr.cost.model import PageCost
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.explain import sentence
+from pytest_dsocr.explain.question import TEXT
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Config, Level, Setup
 from pytest_dsocr.records.subject_result import HALF
@@ -27,7 +28,7 @@ from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.side_files import write_sides
 from pytest_dsocr.run.described import noting_errors, seen
 from pytest_dsocr.run.described_tensors import descriptions
-from pytest_dsocr.run.further import TEXT, further_causes
+from pytest_dsocr.run.further import further_causes
 from pytest_dsocr.run.limits import CPU, dtype_of, limits_of
 from pytest_dsocr.run.reproducers import reproduce
 from pytest_dsocr.run.resources import RunResources

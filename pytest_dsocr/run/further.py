@@ -12,8 +12,9 @@ from pytest_dsocr.contract.markup import clean_output, to_mmd
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.several_texts import Told
 from pytest_dsocr.describe.simplest import simplest
-from pytest_dsocr.describe.texts import of_texts
-from pytest_dsocr.explain.question import question_of
+from pytest_dsocr.describe.texts import CHANGES, is_partial, of_texts
+from pytest_dsocr.describe.undone import undone
+from pytest_dsocr.explain.question import TEXT, question_of
 from pytest_dsocr.explain.sentence import NOT_SEARCHED, beside
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.names import ComparisonKind
@@ -24,14 +25,14 @@ from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.run.told import describe_told, told_beside
 from pytest_dsocr.subjects.protocol import TextSubject
 
-TEXT = "text"
-"""Comparison of what ``text_of`` makes of right tokens."""
+UNDONE = "with that change of the text undone"
 
 
 def further_causes(report: CaseReport, subject: TextSubject, resources: RunResources) -> tuple[FurtherCause, ...]:
     """Return further causes, in the order of the stages; nothing if this stage was followed on an earlier page.
 
-    Below L2 only inputs can be wrong on their own, and a file that is not made of the subject's own text.
+    Below L2 only inputs can be wrong on their own, a text that does not follow from them, and a file that is not made
+    of the subject's own text.
     """
     divergence, exchange = report.divergence, report.exchange
     if divergence is None or report.fault is not None or report.case.is_several or not resources.explainer.budget_s:
@@ -42,14 +43,36 @@ def further_causes(report: CaseReport, subject: TextSubject, resources: RunResou
     if first.name.kind is not ComparisonKind.VALUE or key in resources.followed:
         return ()
     told = told_beside(report, subject, resources.vocabulary.tokenizer)
-    if not (has_tensors or outputs or told):
+    rest = _undone(report)
+    if not (has_tensors or outputs or told or rest):
         return ()
     resources.followed.add(key)
+    if rest:
+        return (*_of_rest(report, rest, resources),)
     found = resources.explainer.further(report, outputs) if has_tensors or outputs else ()
     causes = ((one, _described(one.what, report, subject, resources)) for one in found)
     every = [FurtherCause(beside(one, [own] if own else []) or one, own) for one, own in causes]
     at = next((k for k, one in enumerate(every) if one.what == MMD), len(every))
     return (*every[:at], *_of_text(report, told, resources), *every[at:])
+
+
+def _undone(report: CaseReport) -> str:
+    """Return a text alone without a change that explains it in part; empty if there is none, or nothing is left."""
+    answer, expected = report.exchange.answer, report.exchange.expected.output.text
+    if report.described is None or not is_partial(report.described) or answer.level >= Level.STAGES:
+        return ""
+    return undone(answer.text, expected, CHANGES[report.described.kind][1]) or ""
+
+
+def _of_rest(report: CaseReport, text: str, resources: RunResources) -> Iterator[FurtherCause]:
+    """Yield why a text is still wrong once a change of it is undone."""
+    if (question := question_of(report, resources.explainer.budget_s)) is None:
+        return
+    asked = replace(question, what=TEXT, page=replace(question.page, text=text))
+    found = resources.explainer.answered(asked) or Explanation(NOT_SEARCHED, TEXT)
+    mistakes = found.mistakes if found.words else ()  # too many to name one
+    told = f"{found.text}; {UNDONE}" if mistakes else f"{UNDONE}, {found.text}"
+    yield FurtherCause(replace(found, text=told, mistakes=mistakes, is_proven=False))
 
 
 def _of_text(report: CaseReport, told: Sequence[Told], resources: RunResources) -> Iterator[FurtherCause]:
@@ -75,9 +98,14 @@ def _described(what: str, report: CaseReport, subject: TextSubject, resources: R
 
 
 def _outputs(report: CaseReport) -> Sequence[str]:
-    """Return wrong outputs to look at on their own: choices of tokens, and a file that is not made of the text."""
+    """Return wrong outputs to look at on their own.
+
+    These are choices of tokens, the text of a subject with wrong inputs and nothing between, and a file that is not
+    made of the text.
+    """
     assert report.divergence is not None
     answer, form = report.exchange.answer, report.case.family.form
     wrong = {one.what for one in report.comparisons if one.verdict is Verdict.WRONG} - {report.divergence.first.what}
     is_own = answer.mmd is None or answer.mmd == to_mmd(answer.text, form)
-    return [*({"tokens"} & wrong), *({MMD} & wrong if not is_own else ())]
+    is_of_inputs = answer.level is Level.INPUTS and report.divergence.first.what in COMPARED
+    return [*({"tokens"} & wrong), *({TEXT} & wrong if is_of_inputs else ()), *({MMD} & wrong if not is_own else ())]

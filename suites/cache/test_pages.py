@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.base.words import quoted
-from pytest_dsocr.compare.readings import ALIKE
+from pytest_dsocr.compare.readings import ALIKE, STATE
 from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, as_expected, not_compared
 from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_NEW_TOKENS = 24
 AFTER_ANOTHER = "the text before another page was read"
+AS_BEFORE = "the second page is read as the first one was, which is right"
+SHOWN = frozenset((Symptom.STATE,))
 
 
 def alike(text: str) -> str:
@@ -76,7 +78,9 @@ def test_the_first_page_reads_the_same_again(
 
     first, other, again = map(read_in_place, (*two_pages, two_pages[0]))
     if first == other:
-        dsocr_check([_by_name(other, read(two_pages[1]))])
+        apart = read(two_pages[1])
+        by_engine = [text_ways.follower().read(case(page)) for page in two_pages] if apart == other != "" else []
+        dsocr_check([_of_earlier(other, *by_engine) if by_engine else _by_name(other, apart)])
     else:
         found = text_ways.compare("text/read again", case(two_pages[0]), again, first, AFTER_ANOTHER)
         if found.verdict is Verdict.WRONG:
@@ -94,6 +98,16 @@ def _by_name(found: str, apart: str) -> Comparison:
         return not_compared("text/read again", Reason.TELLS_NOTHING, alike(found))
     compared = as_expected("text/read again", found, apart, "the text of the page in its own file")
     return replace(compared, details=("check: whether a page is cached by its file name instead of its content",))
+
+
+def _of_earlier(found: str, first: str, own: str) -> Comparison:
+    """Compare a second page's text, which is that of the first one, with what the engine reads of both."""
+    name = "text/another page"
+    if found != first or first == own:
+        return not_compared("text/read again", Reason.TELLS_NOTHING, alike(found))
+    compared = as_expected(name, found, own, "the text of the second page, as the engine reads it")
+    check = f"check: whether it differs {STATE}"
+    return replace(compared, measured=f"{AS_BEFORE}; {compared.measured}", details=(check,), signs=SHOWN)
 
 
 def _same_page(one: Walk, other: Walk) -> bool:

@@ -3,14 +3,18 @@
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.layers import attention
@@ -173,6 +177,18 @@ def unmasked(read_many: Callable[..., list[str]], *pages: Any, **how: Any) -> li
         return read_many(*pages, **how)
 
 
+class SeesTheFirst(EngineSubject):
+    """A subject that sees the first page of its process instead of each later one."""
+
+    seen: Image.Image | None = None
+
+    def read(self, page: Path, **how: Any) -> str:
+        self.seen = self.seen or load_image(page)
+        with TemporaryDirectory() as folder:
+            self.seen.save(first := Path(folder) / "first.png")
+            return super().read(first, **how)
+
+
 READS_NOTHING: Mapping[str, Make] = {"reads nothing": changed(read=lambda *_, **how: "")}
 REMEMBERS: Mapping[str, Make] = {"remembers the last page": Remembers}
 IS_LOUDER: Mapping[str, Make] = {"louder in steps": changed(step=lambda step, *given: step(*given) * 1.01)}
@@ -197,7 +213,7 @@ FAULTS: Mapping[str, Mapping[str, Make]] = {
         "has no gate": changed(vision=lambda vision, inputs: vision(inputs) or {"vision_fusion": torch.zeros(1, 1)})
     },
     "test_it_is_the_beginning_of_a_longer_one": {"forgets one token": changed(prefill=forgets)},
-    "test_the_first_page_reads_the_same_again": {**REMEMBERS, **READS_NOTHING},
+    "test_the_first_page_reads_the_same_again": {**REMEMBERS, **READS_NOTHING, "sees the first page": SeesTheFirst},
     "test_a_prefill_begins_with_an_empty_cache": REMEMBERS,
     "test_each_page_reads_as_alone": {
         "exchanges the pages of a batch": changed(

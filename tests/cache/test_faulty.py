@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.config import Config
@@ -21,7 +21,7 @@ from suites.cache import test_reading
 from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
 from suites.cache.walk import Peak, Walk, compare_peaks
 from suites.contract.pages import write_page
-from tests.cache.faulty import FAULTS
+from tests.cache.faulty import FAULTS, SeesTheFirst
 from tests.cache.own import EXACT, text_ways
 
 ON_A_GPU = {"test_decode_peaks_no_higher_than_prefill"}
@@ -58,7 +58,7 @@ def outcome(tiny: Engine[Any], two_pages: tuple[Path, Path], dsocr_config: Confi
             "first_page": two_pages[0],
             "tmp_path": two_pages[0].parent,
             "ways": EXACT,
-            "text_ways": text_ways(subject, tiny.tokenizer),
+            "text_ways": text_ways(subject, tiny.tokenizer, tiny),
             "dsocr_subject": subject,
             "dsocr_config": config,
             "family": DEEPSEEK_OCR,
@@ -133,3 +133,9 @@ def test_a_peak_is_the_named_gpus() -> None:
         _, elsewhere = Peak.of(lambda: torch.empty(size, dtype=torch.uint8, device="cuda:1"), "cuda:0")
     assert peak.most - peak.before == held.nbytes
     assert elsewhere.most == elsewhere.before
+
+
+@pytest.mark.dsocr_slow
+def test_a_second_page_that_is_read_as_the_first_shows_state(outcome: Callable[..., list[Comparison]]) -> None:
+    [found] = outcome("test_the_first_page_reads_the_same_again", SeesTheFirst)
+    assert (found.what, found.verdict, found.signs) == ("text/another page", Verdict.WRONG, frozenset((Symptom.STATE,)))

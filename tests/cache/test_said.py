@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.readings import EITHER, STATE
-from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.retrace import Retraced
 from suites.cache.test_batches import EXCHANGED, _exchanged
-from suites.cache.test_pages import alike
+from suites.cache.test_pages import _of_earlier, alike
 from suites.cache.ways import TextWays, of_state
 from suites.contract.pages import write_page
 from tests.cache.faulty import Remembers
@@ -43,6 +43,15 @@ def test_pages_with_one_text_are_reported_with_it_and_with_no_mistake() -> None:
     assert "'# A title'" in alike("# A title")
     assert "no text" in alike("")
     assert not [one for one in ("check", "cache", "file name") if one in alike("") + alike("a")]
+
+
+def test_a_second_page_read_as_the_first_is_wrong_and_the_first_one_is_not() -> None:
+    found = _of_earlier("# One", "# One", "# Two")
+    assert (found.what, found.verdict, found.signs) == ("text/another page", Verdict.WRONG, frozenset((Symptom.STATE,)))
+    assert "which is right" in found.measured
+    assert found.details == (f"check: whether it differs {STATE}",)
+    for first, own in (("# Else", "# Two"), ("# One", "# One")):
+        assert _of_earlier("# One", first, own).reason is Reason.TELLS_NOTHING
 
 
 class LeadsNowhere(TextWays):

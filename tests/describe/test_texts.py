@@ -12,7 +12,8 @@ from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.describe.boxes import of_boxes, units_of
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.describe.state import PageSeen, ReadingSeen, of_ends, of_other_page, of_readings
-from pytest_dsocr.describe.texts import CHANGES, of_texts
+from pytest_dsocr.describe.texts import CHANGES, is_partial, of_texts
+from pytest_dsocr.describe.undone import undone
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
 LINES = [f"Line {k}: <b>R&D</b> costs 1{k}% of “{k * 37 % 91}”, see C:\\x{k}" for k in range(12)]
@@ -69,7 +70,7 @@ def _changed(*formulas: str) -> Labelled:
 
 
 BOXES_SAID: dict[str, tuple[Labelled, str, str]] = {
-    "moved": (_changed("x1 + 3", "y1 - 2", "x2 + 3", "y2 - 2"), "moved", "moved by (+3, -2) of 999"),
+    "moved": (_changed("x1 + 3", "y1 - 2", "x2 + 3", "y2 - 2"), "boxes-moved", "moved by (+3, -2) of 999"),
     "exchanged": (_changed("y1", "x1", "y2", "x2"), "axes-exchanged", "9 boxes: x and y exchanged"),
     "sizes": (_changed("x1", "y1", "x2 - x1", "y2 - y1"), "as-sizes", "width and height"),
     "mirrored": (_changed("999 - x2", "y1", "999 - x1", "y2"), "mirrored-across", "left to right"),
@@ -165,6 +166,42 @@ def test_a_text_of_another_page_is_recognised() -> None:
     [found] = of_other_page("two", "a", PAGES)
     assert found.text == "the text is that of b, a page with as many tokens"
     assert not [*of_other_page("one", "a", PAGES)]
+
+
+TAGGED = "<b>28</b> & <i>7</i>, then 1 < 2 & 3, and <u>more</u> of <b>that</b> & all of it"
+
+
+@pytest.mark.parametrize("kind", ["escaped-html", "no-blanks", "upper", "line-breaks-doubled"])
+def test_a_change_that_leaves_a_part_of_the_difference_says_which_and_is_undone(kind: str) -> None:
+    _, change = CHANGES[kind]
+    expected = f"{TAGGED}\n{TAGGED}\\\n" * 6
+    second = expected.replace("28", "27", 1)
+    found = simplest(of_texts(change(second), expected))
+    assert found is not None
+    assert (found.kind, is_partial(found)) == (kind, True)
+    assert "'7' in place of '8' at character" in found.text
+    restored = undone(change(second), expected, change)
+    assert restored is None or (change(restored), restored.count("27")) == (change(second), 1)
+    assert restored is not None or kind == "upper", "letters are lost"
+    whole = simplest(of_texts(change(expected), expected))
+    assert whole is not None
+    assert (whole.kind, is_partial(whole), whole.share) == (kind, False, 1.0)
+
+
+def test_a_page_that_is_nearly_read_as_an_earlier_right_page_shows_state() -> None:
+    first, own = ("".join(chr(97 + k * step % 26) for k in range(60)) for step in (3, 7))
+    pages = {"a": PageSeen(first, 700, first), "b": PageSeen(own, 800)}
+    [found] = of_other_page(first.replace("m", "."), "b", pages)
+    assert (found.kind, found.explains) == ("other-page", True)
+    assert found.text.startswith("the page is read as a was, which was read before and is right: 5% of its characters")
+    for actual, before in (
+        (own, pages),
+        (own[:40] + first[40:], pages),
+        (first[:20], pages),
+        (first, {**pages, "a": PageSeen(first + "?", 700, first)}),
+        (first[:-1], {"a": pages["a"], "b": PageSeen(first, 800)}),
+    ):
+        assert not [*of_other_page(actual, "b", before)]
 
 
 ANY_TEXT = strategies.text(alphabet="ab\n 07<&é\\\ud800", max_size=30)

@@ -13,7 +13,7 @@ from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.catalogue import groups, mistakes
 from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE
-from pytest_dsocr.explain.hints import MOST, OF_STAGES, Pick, agreed, hint
+from pytest_dsocr.explain.hints import MOST, OF_STAGES, OF_TEXT_ALONE, Pick, agreed, hint, names_cause
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.sentence import beside
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
@@ -180,3 +180,28 @@ def test_a_stage_is_right_up_to_a_block_only_if_the_one_before_was_compared(
 ) -> None:
     said = hint(broken(*before, wrong("prefill/2", error=0.3)), DEEPSEEK_OCR)
     assert ("prefill is right up to block 2" in said) == is_said
+
+
+@pytest.mark.parametrize(
+    ("effect", "said", "after_inputs"),
+    [
+        ("in-pixels", "how boxes are written", "how boxes are written"),
+        ("scaled", "laid into its view, or how boxes are written", "how boxes are written"),
+        ("boxes-moved", "laid into its view, or how boxes are written", "how boxes are written"),
+        ("ends", "what ends an output, or the steps before it", "what ends an output, or the steps before it"),
+        ("goes-on", "what ends an output", "what ends an output"),
+        ("prefixed", "what is cut off a text, or put in front of it", "what is cut off a text"),
+        ("anatomy", OF_TEXT_ALONE, OF_TEXT_ALONE),
+        ("edited", OF_TEXT_ALONE, OF_TEXT_ALONE),
+    ],
+)
+def test_a_described_effect_on_a_text_names_only_the_stages_that_can_cause_it(
+    effect: str, said: str, after_inputs: str
+) -> None:
+    text, inputs = wrong("text", Symptom.NUMBERS), [*map(right, COMPARED)]
+    for before, expected in (([], said), (inputs, after_inputs)):
+        found = hint(broken(*before, text), DEEPSEEK_OCR, effect=effect)
+        assert expected in found
+        assert (OF_TEXT_ALONE in found) is (expected == OF_TEXT_ALONE)
+        assert names_cause(found) is (expected != OF_TEXT_ALONE)
+    assert "view" not in hint(broken(*inputs, text), DEEPSEEK_OCR, effect=effect)

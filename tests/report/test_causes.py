@@ -14,6 +14,7 @@ from pytest_dsocr.report.case_result import FurtherResult
 from pytest_dsocr.report.cause import also_failed, others_failed
 from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import TestResult, judged_by_tests
+from pytest_dsocr.report.state import KINDS
 from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.worker_report import FailureOrigin
 from tests.report.made import DRIFT, FAULT, RIGHT, WRONG, case_payload, failed, payload, result, shown
@@ -205,9 +206,10 @@ def test_state_between_pages_comes_first_and_takes_in_what_may_follow_from_it() 
     of_tests = [("passed", payload(DRIFT, case=case)), *(("failed", one.sent) for one in tests[:2])]
     reruns = [one.rerun or "" for one in result(*of_tests).document.tests[1:]]
     assert ["[" in one for one in reruns] == [False, False], "alone, the page is read first, and is right"
-    seen = Description("state", "vision gives another", 1.0)
     del tests[1]
-    assert causes_of([judged_by_tests(case_payload("a", **broke, described=seen), [])], tests)[0].why == seen.text
+    for kind in KINDS:
+        seen = Description(kind, "vision gives another", 1.0)
+        assert causes_of([judged_by_tests(case_payload("a", **broke, described=seen), [])], tests)[0].why == seen.text
 
 
 def test_wrong_texts_are_perhaps_of_one_cause_and_guesses_about_inputs_give_way_to_what_is_known() -> None:

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,9 +20,11 @@ from pytest_dsocr.history.scoreboard import ScoreboardEntry
 from pytest_dsocr.history.scoreboard_page import html as scoreboard_page
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr2 import FAMILY as OCR2
+from pytest_dsocr.report.case_result import FurtherResult
 from pytest_dsocr.report.plot import heat_of, plot_of
-from pytest_dsocr.report.strip import boxes_of, line_of, strips
-from pytest_dsocr.report.views import html
+from pytest_dsocr.report.strip import CARRIED, boxes_of, line_of, strips
+from pytest_dsocr.report.terminal import Summary
+from pytest_dsocr.report.views import html, markdown
 from tests.history.test_history import plan
 from tests.report.made import MATCH, WRONG, case_payload, night, payload, result, run_payload
 from tests.report.markup import Page
@@ -182,7 +185,7 @@ def test_the_heat_map_says_in_words_what_its_colours_show() -> None:
 
 def test_a_strip_is_a_line_with_the_error_that_matters() -> None:
     assert [box.stage for box in boxes_of(CASE)] == ["tokenizer", "clip", "decode"]
-    assert line_of(CASE) == "tok ✓ clip ✗ 7.1e-1 dec ✗"
+    assert line_of(CASE) == "tok ✓ clip ✗ 7.1e-1 dec ↳"
     names = (
         "input_ids",
         "images_ori",
@@ -193,11 +196,47 @@ def test_a_strip_is_a_line_with_the_error_that_matters() -> None:
         "text",
     )
     whole = case_payload("w", *(replace(WRONG, what=name) for name in names), passes=False)
-    assert line_of(whole) == "pre ✗ 7.1e-1 tok ✗ sam ✗ clip ✗ proj ✗ fus ✗ pref ✗ dec ✗ out ✗"
+    assert line_of(whole) == "pre ✗ 7.1e-1 tok ↳ sam ↳ clip ↳ proj ↳ fus ↳ pref ↳ dec ↳ out ↳"
     assert len(line_of(whole)) + MARGIN <= 80
     alike = [case_payload(f"{name}{'x' * 40}", WRONG, passes=False, page=f"{name}.png") for name in "abc"]
     shown = [*strips([case_payload("right", MATCH, page="right.png"), *alike], 1)]
     assert shown == [("a +2", "clip ✗ 7.1e-1", True), ("", "and 1 case more", False)]
+
+
+ALL = (MATCH, *(replace(WRONG, what=one) for one in ("sam.page", "clip.page", "vision_fusion", "prefill", "logits")))
+
+
+@pytest.mark.parametrize(
+    ("known", "line"),
+    [
+        ({}, "sam ✗ 7.1e-1 clip ↳ fus ↳ pref ↳ dec ↳"),
+        ({"alone": {"prefill": True, "logits": True}}, "sam ✗ 7.1e-1 clip ↳ fus ↳ pref ↳ dec ↳"),
+        ({"alone": {"prefill": False, "logits": False}}, "sam ✗ 7.1e-1 clip ↳ fus ↳ pref ✗ dec ↳"),
+        ({"alone": {"sam": True, "logits": False}}, "sam ✗ 7.1e-1 clip ↳ fus ↳ pref ↳ dec ✗"),
+        ({"first_wrong": "clip.page"}, "sam ✗ 7.1e-1 clip ✗ fus ↳ pref ↳ dec ↳"),
+        ({"further": [FurtherResult("vision_fusion", "with no newline", True, ["a"])]}, "sam ✗ 7.1e-1 clip ↳ fus ✗"),
+        ({"passes": True}, "sam ! 7.1e-1 clip ! fus ! pref ! dec !"),
+    ],
+)
+def test_a_stage_that_may_only_carry_an_earlier_error_has_a_mark_of_its_own(known: dict[str, Any], line: str) -> None:
+    case = case_payload("a", *ALL, **{"passes": False, **known})
+    assert line_of(case).replace("tok ✓ ", "").startswith(line)
+    for box in boxes_of(case):
+        assert (box.style == "carried") is (box.mark == CARRIED)
+
+
+def test_every_view_explains_the_mark_of_a_carried_error() -> None:
+    case = case_payload("a", *ALL, passes=False, first_wrong="sam.page")
+    made = result(("failed", payload(ALL[1], case=case)))
+    lines = [line.text for line in Summary(made).lines]
+    assert sum(line.startswith("page ") and "clip ↳" in line for line in lines) == 1
+    assert [line for line in lines if line.startswith(CARRIED[0]) and CARRIED[1] in line]
+    whole = markdown(made.document)
+    assert "clip ↳" in whole
+    assert f"| {CARRIED[0]} | {CARRIED[1]} |" in whole
+    page = html(made.document)
+    assert 'class="carried"><summary><span aria-hidden="true">↳</span> clip' in page
+    assert page.count(CARRIED[1]) > 1
 
 
 def test_the_scoreboard_marks_the_first_wrong_stage_and_what_a_release_changed() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import structs, to_builtins
 
-from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.description import LEFT, Description
 from pytest_dsocr.explain.proof import UNTOLD
 from pytest_dsocr.records.page_measures import PageMeasures
 from pytest_dsocr.report.case_result import FurtherResult
@@ -73,6 +73,18 @@ def test_a_description_is_the_reason_or_stands_next_to_it() -> None:
     assert said(cause="a, or b") == f"{inserted.text}; check a, or b"
     assert said(cause="what makes input_ids; 9 not tried") == f"{inserted.text}; 9 not tried"
     assert said(cause="what makes input_ids") == inserted.text, "what says nothing is left out"
+
+
+def test_a_described_change_that_leaves_a_part_stays_beside_the_cause_of_that_part() -> None:
+    described = Description("escaped-html", f"every & is escaped; {LEFT}: '27'", 0.95)
+    rest = FurtherResult("text", "with that undone, with x", False, [])
+    case = {"verdict": "WRONG", "passes": False, "first_wrong": "text", "explained": "by none of 9"}
+    case |= {"described": described, "cause": "for what is left, every stage", "further": [rest]}
+    [found] = causes_of([judged_by_tests(case_payload("a", **case), [])], [])
+    assert found.how_many == "1 to 2 causes"
+    first, second = found.numbered
+    assert first.startswith(f"1. text: {described.text}")
+    assert second == "2. text: with that undone, with x"
 
 
 def test_several_causes_are_numbered_and_one_that_is_found_replaces_a_first_without_a_name() -> None:
