@@ -172,7 +172,7 @@ def unlike(published: Mapping[str, str], made: Mapping[str, str]) -> list[str]:
         return {key: value for key, value in one.items() if key in known}
 
     read = {name: json.loads(text, object_hook=kept) for name, text in made.items()}
-    return [name for name in published | read if json.loads(published.get(name, "null")) != read.get(name)]
+    return [name for name in {**published, **read} if json.loads(published.get(name, "null")) != read.get(name)]
 
 
 def test_the_hash_of_the_tool_depends_on_each_file() -> None:
