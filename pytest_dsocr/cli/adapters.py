@@ -61,7 +61,8 @@ def new_adapter(options: Namespace) -> Iterator[str]:
     except OSError as error:
         raise DsocrError(f"{file} cannot be written ({error.strerror}); give another name") from None
     yield f"written     {options.file}"
-    yield "next        fill in or replace what it says, then run, in the file's folder if it is Python:"
+    where = " in the file's folder" if suffix == ".py" and file.parent != Path() else ""
+    yield f"next        fill in the file, then run{where}:"
     yield f"            {in_shell(['dsocr', 'compare', f'--subject={subject.format(file=file, module=file.stem)}'])}"
 
 

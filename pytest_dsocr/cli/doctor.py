@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_dsocr.base.errors import DsocrError, is_of_machine
 from pytest_dsocr.base.files import write_whole
-from pytest_dsocr.base.words import COLUMNS
+from pytest_dsocr.base.words import COLUMNS, count
 from pytest_dsocr.cli.compare import DEFAULT_OUT
 from pytest_dsocr.doctor.finding import ExaminedRun, Finding, Severity
 from pytest_dsocr.plugin.option import Option, value_of
@@ -50,7 +50,7 @@ def run(options: Namespace) -> Iterator[str]:
         write_whole(options.json, json.dumps(content, indent=1) + "\n")
         yield f"{'written':<{MARGIN}}{options.json}"
     yield f"{'not ready' if options.status else 'ready':<{MARGIN}}" + ", ".join(
-        f"{levels[one]} {one}" for one in Severity
+        f"{levels[one]} {one}" if one is Severity.OK else count(levels[one], one) for one in Severity
     )
 
 

@@ -104,7 +104,7 @@ def command(name: str, page: Path | None, out: Path, *, is_recorded: bool = Fals
     return [
         *(sys.executable, "-m", "pytest_dsocr", "compare", str(page or PAGE)),
         *(f"--subject={spec_of(name)}", f"--out={out.absolute()}", f"--tests={suites_folder() / TEST}", *own),
-        *("--", "-x", "-q", "-p", "no:cacheprovider"),
+        *("--", "-x", "-q", "-pno:cacheprovider"),
     ]
 
 

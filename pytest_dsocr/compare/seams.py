@@ -47,7 +47,7 @@ def compare_seam(
     if actual is None:
         return not_compared(name, Reason.NOT_GIVEN)
     if actual.shape != expected.shape:
-        measured = f"shape {list(actual.shape)}; the reference has {list(expected.shape)}"
+        measured = f"shape {list(actual.shape)}; the reference has {list(expected.shape)}{_alike(actual, expected)}"
         return Comparison(name, Verdict.WRONG, measured, math.inf, signs=frozenset((Symptom.OTHER_SHAPE,)))
     if (actual.dtype, actual.sha256) == (expected.dtype, expected.sha256):
         return Comparison(name, Verdict.MATCH, f"every bit of {list(actual.shape)}", 0.0, allowed=allowed)
@@ -69,6 +69,15 @@ def relative_error(actual: Seam, expected: Seam) -> float:
     difference = float((a.double() - b.double()).norm())
     error = difference / expected.norm if expected.norm else (math.inf if difference else 0.0)
     return error if math.isfinite(error) else math.inf
+
+
+def _alike(actual: Seam, expected: Seam) -> str:
+    """Return what two different shapes have in common, to be added to a sentence, or an empty text."""
+    if [size for size in actual.shape if size != 1] == [size for size in expected.shape if size != 1]:
+        return ": only axes of size 1 differ"
+    if sorted(actual.shape) == sorted(expected.shape):
+        return ": the same axes in another order"
+    return ": as many values" if math.prod(actual.shape) == math.prod(expected.shape) else ""
 
 
 def _not_finite(actual: Seam, expected: Seam) -> str:

@@ -20,9 +20,7 @@ HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 VALID_CHECKPOINT = (
     f"give {MINI}, a checkpoint's folder, synthetic:{', synthetic:'.join(SYNTHETIC_SIZES)}, or a hub name"
 )
-MINI_IS_FOR = (
-    "it is for comparing implementations on the shipped pages, not for reading: of other pages it invents text"
-)
+MINI_IS_FOR = "it compares implementations on the shipped pages; on other pages it outputs made-up text"
 DEFAULT_SEED = 2
 """Seed of the first few whose small models differ most from page to page and do not stop at once."""
 

@@ -14,6 +14,7 @@ from pytest_dsocr.timing.identity import title_of
 
 NO_CASE = "of no page"
 MOST = 20
+APART = "a night of one can end a streak of another, so give each a folder of its own"
 """Streaks that a terminal shows."""
 EVERY_DATE = 8
 """Columns of the page between two dates."""
@@ -81,6 +82,9 @@ def lines(nights: Sequence[Night], damaged: Sequence[str]) -> Iterator[str]:
         first, last = nights[0], nights[-1]
         days = f"{first.day} to {last.day}"
         yield from entry("nights", f"{len(nights)}, {days}; {last.subject or 'no subject'} {last.setting}".strip())
+        named = {f"{night.subject} {night.setting}": None for night in nights if night.subject}
+        if len(named) > 1:
+            yield from entry("noticed", f"several subjects or settings are one row: {listed([*named])}; {APART}")
         for streak in streaks(nights)[:MOST]:
             yield from entry("still wrong" if streak.fixed is None else "was wrong", str(streak), 6)
         if flaky := dict.fromkeys(test for night in nights for test in night.flaky):

@@ -12,7 +12,15 @@ from pytest_dsocr.base.errors import DsocrError, MachineError
 from pytest_dsocr.base.words import did_you_mean
 from pytest_dsocr.compare.tolerances import BUDGETS, NAMES, check_budget, check_tolerance
 from pytest_dsocr.contract.prompt import IMAGE
-from pytest_dsocr.engine.places import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT, split_model
+from pytest_dsocr.engine.places import (
+    EMBEDDED,
+    HUB_NAME,
+    MINI,
+    SYNTHETIC_NAME,
+    SYNTHETIC_SIZES,
+    VALID_CHECKPOINT,
+    split_model,
+)
 from pytest_dsocr.models import NAMES as MODELS
 from pytest_dsocr.models import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.pages.page_list import SUBSETS, is_list, no_page, page_named, read_list
@@ -79,7 +87,7 @@ def subject(text: str) -> str:
     if adapter := adapter_of(text):
         adapter.offers(text)
     elif text not in ENGINES and not FACTORY.fullmatch(text):
-        raise DsocrError(f"{text!r} names no subject; {valid_names()}")
+        raise DsocrError(f"{text!r} names no subject; {valid_names()}{did_you_mean(text, ENGINES)}")
     return text
 
 
@@ -94,7 +102,8 @@ def checkpoint(text: str) -> str:
     _, name = split_model(text)
     if name == MINI or SYNTHETIC_NAME.fullmatch(name) or Path(name).is_dir() or HUB_NAME.fullmatch(name):
         return text
-    raise MachineError(f"{text!r} is not a checkpoint; {VALID_CHECKPOINT}")
+    named = (*EMBEDDED, *(f"synthetic:{size}" for size in SYNTHETIC_SIZES))
+    raise MachineError(f"{text!r} is not a checkpoint; {VALID_CHECKPOINT}{did_you_mean(text, named)}")
 
 
 def reference(text: str) -> Path | Literal["engine"] | None:

@@ -41,6 +41,8 @@ class Run:
         self._taken = 0
         self._right: dict[str, bool] = {}
         """Whether each case so far is right, by id."""
+        self._is_given_up = False
+        """Whether a worker gave up because of a failure."""
         self._next_s = 0.0
         self._started_s = monotonic()
 
@@ -64,6 +66,19 @@ class Run:
         with reported_past_capture(self._so_far, self.config, EVERY_S):
             return (yield)
 
+    @pytest.hookimpl(specname="pytest_runtestloop", wrapper=True)
+    def pytest_end_by_failures(self, session: pytest.Session) -> Generator[None, object, object]:
+        """End a run with workers that failures stop as pytest ends one without; pytest-xdist interrupts it."""
+        try:
+            return (yield)
+        except KeyboardInterrupt as error:
+            workers: Any = self.config.pluginmanager.getplugin("dsession")
+            is_full = bool(workers and workers.maxfail and workers.countfailures >= workers.maxfail)
+            if not (is_full or self._is_given_up):
+                raise
+            session.shouldfail = str(error)
+            raise session.Failed(str(error)) from error
+
     def _so_far(self, elapsed_s: float) -> str:
         return f"dsocr: {elapsed_s:.0f} s, {len(self.plan.ended)} of {count(len(self.plan.planned), 'test')} ended"
 
@@ -84,6 +99,11 @@ class Run:
 
         for left in report_lost(sched, crashitem, report):
             self.config.hook.pytest_runtest_logreport(report=left)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Note why a worker ended."""
+        self._is_given_up |= bool(getattr(node, "workeroutput", {}).get("shouldfail"))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from pytest_dsocr.base.words import HASH_CHARACTERS, count, listed, plain
 from pytest_dsocr.receipt.receipt import Receipt
+from pytest_dsocr.report.cause import where_broke
 from pytest_dsocr.report.views import cell, table
 from pytest_dsocr.report.words import counts
 
@@ -23,10 +24,9 @@ def _lines(receipt: Receipt) -> Iterator[str]:
     yield from table(("stage", "comparisons"), made)
     for number, one in enumerate(receipt.causes, 1):
         cause = one.found
-        where = f"{cause.what or cause.tests[0]} in {len(cause.cases)} of {count(cause.of, cause.unit)}"
         scripts = [name for name in one.reproducer_sha256 if name.endswith(".py")]
         script = f" {count(len(scripts), 'reproducer')}: {', '.join(scripts)}" if scripts else ""
-        yield from ("", f"**Cause {number}** {cell(where)}: {cell(cause.said)}.{script and cell(script)}")
+        yield from ("", f"**Cause {number}** {cell(where_broke(cause))}: {cell(cause.said)}.{script and cell(script)}")
     yield from ("", "To reproduce:", "", f"    {plain(receipt.command)}", "", "To check this receipt:", "")
     yield from ("    dsocr receipt --verify receipt.json", "", f"`sha256 {receipt.sha256}`")
 

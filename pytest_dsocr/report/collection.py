@@ -130,7 +130,7 @@ class Collected:
     def worst_drift(self) -> tuple[float, str]:
         """Largest relative error inside a tolerance, and the suite that measured it."""
         drifts = (
-            (number(one.error), suite_of(test.nodeid))
+            (number(one.error), suite_of(test))
             for test in self.tests.values()
             for one in test.comparisons
             if one.verdict == Verdict.DRIFT
@@ -140,7 +140,7 @@ class Collected:
     @property
     def suites(self) -> list[str]:
         """The suites whose tests compared anything."""
-        return sorted({suite_of(test.nodeid) for test in self.tests.values() if test.has_compared})
+        return sorted({suite_of(test) for test in self.tests.values() if test.has_compared})
 
     @property
     def failing(self) -> list[TestResult]:
@@ -252,7 +252,9 @@ class Collected:
             yield from test.comparisons
 
 
-def suite_of(nodeid: str) -> str:
+def suite_of(test: TestResult) -> str:
     """Return the folder of a test's file, or the file if it has none."""
-    path = PurePosixPath(nodeid.partition("::")[0])
-    return path.parent.name or path.name
+    path = PurePosixPath(test.nodeid.partition("::")[0])
+    folder = PurePosixPath(test.place[0]).parent if test.place else path.parent
+    is_installed = folder.parent.name == "suites"  # the id of an installed suite's test may be its file's name alone
+    return (folder if is_installed else path.parent).name or path.name

@@ -10,7 +10,7 @@ from pytest_dsocr.base.reading import Count, Finite, Format, Identity, Ratio, Ti
 from pytest_dsocr.report.budget import Spending
 from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.cause import FailureCause
-from pytest_dsocr.report.file import Ending, ResultHead
+from pytest_dsocr.report.file import HEADS, Ending, ResultHead
 from pytest_dsocr.report.outcomes import JudgedTest
 from pytest_dsocr.report.run_sides import RunSides
 from pytest_dsocr.report.worker_report import Deselection, ProcessTimes
@@ -131,7 +131,7 @@ class _Parts(TypedDict):
     perf: _Perf | None
 
 
-RESULTS = Format(RunJson, "run the suites again")
+RESULTS = Format(RunJson, HEADS.advice)
 PARTS = Format(_Parts, RESULTS.advice)
 """Format of the values that other modules define, as far as they are read again."""
 

@@ -102,7 +102,7 @@ class Unfinished(ResultHead, kw_only=True, frozen=True):
     """Left out while the run goes on."""
 
 
-HEADS = Format(Unfinished, "run the suites again")
+HEADS = Format(Unfinished, "name the folder of a run, or run the suites again")
 JSON = Format(dict[str, Any], HEADS.advice)
 
 

@@ -67,7 +67,9 @@ def part(title: str, lines: Iterator[str]) -> Iterator[str]:
 
 def _lines(result: ResultView) -> Iterator[str]:
     finished = result if isinstance(result, RunJson) else None
-    yield from (f"## pytest-dsocr: {result.ended_as}", "", cell(result.verdict), "")
+    yield from (f"## pytest-dsocr: {result.ended_as}", "")
+    if result.verdict != result.ended_as:
+        yield from (cell(result.verdict), "")
     for one in finished.causes if finished else ():
         if one.cases:
             first, *others = one.lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -195,9 +196,15 @@ def again(options: Sequence[str], test: str = "") -> list[str]:
         pages = [stem]
     of_pytest = [word for word in typed if not word.startswith(OURS)]
     if test:
-        of_pytest += ["-k", test if KEYWORD.fullmatch(test) else test.partition("[")[0]]
+        keyword = test if KEYWORD.fullmatch(test) else test.partition("[")[0]
+        of_pytest = [*without_keyword(of_pytest), "-k", keyword]
     others = [f"--{word}" for word in ours if not word.startswith(NAMED)]
     return ["dsocr", "compare", *pages, *others, *(["--"] if of_pytest else []), *of_pytest]
+
+
+def without_keyword(options: Sequence[str]) -> list[str]:
+    """Return pytest's options without its ``-k``, of which the last one counts."""
+    return [one for before, one in pairwise(("", *options)) if before != "-k" and not one.startswith("-k")]
 
 
 def record(run: RunSides | None) -> str:

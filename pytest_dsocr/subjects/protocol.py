@@ -171,6 +171,9 @@ class OpenSubject(StagedSubject, Protocol):
         """
 
 
+ADVICE = "dsocr new-adapter python FILE writes a template with all methods of a level"
+
+
 def level_of(subject: Any) -> Level:
     """Return the level of a subject, or of a subject's class, by its methods.
 
@@ -186,7 +189,7 @@ def level_of(subject: Any) -> Level:
     if offered is None or missing:
         what = subject.__name__ if isinstance(subject, type) else type(subject).__name__
         shown = "no method of a subject" if offered is None else f"{', '.join(has[offered])} of {offered}"
-        raise DsocrError(f"{what} has {shown}, and lacks {', '.join(missing)}; see pytest_dsocr.subjects.protocol")
+        raise DsocrError(f"{what} has {shown}, and lacks {', '.join(missing)}; {ADVICE}")
     return offered
 
 

@@ -219,7 +219,8 @@ def sides_of(bench: Bench) -> Iterator[str]:
         yield from entry(label, _side(side))
     page = bench.a.identity["page"]
     yield from entry("page", f"{page['name']}, {page['preset']}, up to {count(page['max_new_tokens'], 'token')}")
-    yield from entry("rounds", f"{_rounds(bench.a.rounds)} taken in turn, A and B first by turns")
+    if bench.a.rounds:
+        yield from entry("rounds", f"{_rounds(bench.a.rounds)} taken in turn, A and B first by turns")
     for what, text in (("forecast", bench.forecast), ("seconds", bench.spent)):
         if text:
             yield from entry(what, text)

@@ -35,7 +35,8 @@ def test_what_is_written_runs(
     monkeypatch.syspath_prepend(tmp_path)
     name = f"begun_{kind}{KINDS[kind][0]}"
     assert main(["new-adapter", kind, name]) == 0
-    spec = capsys.readouterr().out.strip().partition("dsocr compare --subject=")[2]
+    said, _, spec = capsys.readouterr().out.strip().partition("dsocr compare --subject=")
+    assert "fill in the file, then run:" in said, "this is the file's folder"
     if kind == "http":
         begun = Path(name).read_text()
         assert OURS in begun

@@ -47,10 +47,27 @@ def test_another_dtype_drifts_by_what_its_values_do(whole: bool) -> None:
 def test_another_shape_is_wrong_whatever_it_holds_and_what_one_side_lacks_is_not_compared() -> None:
     found = compared(FIVE.view(4), FIVE, allowed=math.inf)
     assert (found.verdict, found.error, {*found.signs}) == (Verdict.WRONG, math.inf, {Symptom.OTHER_SHAPE})
+    assert found.measured == "shape [4]; the reference has [2, 2]: as many values"
     have = Seam.of(FIVE)
     for actual in (have, None):
         assert compare_seam("x", actual, None, ALLOWED) == not_compared("x", Reason.NOT_IN_REFERENCE)
     assert compare_seam("x", None, have, ALLOWED) == not_compared("x", Reason.NOT_GIVEN)
+
+
+@pytest.mark.parametrize(
+    ("shape", "in_common"),
+    [
+        ((1, 4, 6), ": only axes of size 1 differ"),
+        ((4, 1, 6), ": only axes of size 1 differ"),
+        ((6, 4), ": the same axes in another order"),
+        ((3, 8), ": as many values"),
+        ((4, 5), ""),
+    ],
+)
+def test_a_shape_that_is_nearly_right_is_told_from_others(shape: tuple[int, ...], in_common: str) -> None:
+    expected = Seam.of(torch.zeros(4, 6))
+    found = compare_seam("x", Seam.of(torch.zeros(shape)), expected, ALLOWED)
+    assert found.measured == f"shape {list(shape)}; the reference has [4, 6]{in_common}"
 
 
 VIEWS = 1.0 + 0.1 * random(4, 64, 256)

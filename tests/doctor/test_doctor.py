@@ -1,6 +1,7 @@
 """Tests of ``dsocr doctor``: it names what is missing and how to get it; only what the run needs is a fault."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -51,7 +52,8 @@ def test_a_machine_that_has_all_is_ready(capsys: pytest.CaptureFixture[str]) -> 
     }
     assert all(one["todo"] or "`dsocr " in one["message"] for one in found.values() if one["level"] == "note")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1].startswith("ready  ")
+    notes = sum(one["level"] == "note" for one in found.values())
+    assert re.fullmatch(rf"ready  .*\d ok, {notes} note{'' if notes == 1 else 's'}, 0 faults", lines[-1])
     assert all(len(line) <= 120 or "/" in line for line in lines), "a path is one word, however long"
 
 

@@ -105,6 +105,16 @@ def test_cells_that_broke_together_are_one_streak() -> None:
     assert "first bad 2026-11-02 (commit 000000000000): clip, decode of a, b; last right 2026-11-01" in shown
 
 
+def test_nights_of_several_subjects_are_noticed() -> None:
+    nights = plan("XX.")
+    assert not any(line.startswith("noticed") for line in lines(nights, []))
+    nights[2] = replace(nights[2], subject="other:Model")
+    shown = " ".join(" ".join(lines(nights, [])).split())
+    ours, other = (f"{night.subject} {night.setting}" for night in nights[1:])
+    assert f"noticed several subjects or settings are one row: {ours}, {other}; a night of one can end a" in shown
+    assert "was wrong" in shown
+
+
 def test_the_page_shows_every_stage_and_runs_nothing() -> None:
     nights = plan("..XX", subject="<script>", flaky=["test_it"])
     nights[3] = replace(nights[3], cells={"b": {"clip": "M"}, **nights[3].cells})

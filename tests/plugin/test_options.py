@@ -76,7 +76,7 @@ HELP: Mapping[str, Sequence[Iterable[str]]] = {
 """Lists of valid words for each option that accepts words."""
 BAD: Mapping[str, Sequence[str]] = {
     "subject": ["engines", "vendor:empty", "absent.module:make", "json:make", "json:__name__", "torn:make"],
-    "checkpoint": ["maxi"],
+    "checkpoint": ["minni"],
     "model": ["mini_ocr"],
     "reference": ["absent"],
     "kept_answers": ["torn.py"],

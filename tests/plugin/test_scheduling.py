@@ -76,6 +76,19 @@ def test_the_tests_of_a_case_share_a_worker(pytester: pytest.Pytester) -> None:
     assert pytest_xdist_make_scheduler(chosen, None) is None, "another distribution was chosen"
 
 
+@pytest.mark.parametrize(
+    "arguments", [("--dsocr-subject=standin:Unmade",), ("-x", "--dsocr-subject=standin:Misreader")]
+)
+def test_a_run_that_failures_end_is_not_one_that_a_user_interrupts(
+    arguments: tuple[str, ...], repository: Repository
+) -> None:
+    """Without workers it has the same status."""
+    result = repository.run(TEST_TEXT, "-n", "1", "--dsocr-explain=0", "--dsocr-out=out", *arguments, apart=True)
+    reported = read_result(repository.pytester.path / "out")
+    assert (result.ret, reported["ended_as"]) == (pytest.ExitCode.TESTS_FAILED, "wrong")
+    assert "interrupted" not in reported["verdict"]
+
+
 @pytest.mark.dsocr_slow
 def test_what_is_left_of_a_case_that_killed_a_worker_is_reported_and_not_tried(repository: Repository) -> None:
     repository.pytester.makepyfile(

@@ -15,6 +15,7 @@ from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.files import sha256
 from pytest_dsocr.base.own_files import own_files, own_sha256
 from pytest_dsocr.cli.main import main
+from pytest_dsocr.receipt.markdown import markdown
 from pytest_dsocr.receipt.receipt import MARKDOWN_NAME, RECEIPT_NAME, Receipt, receipt_of, sealed, write_receipt
 from pytest_dsocr.receipt.rerun import arguments, compared
 from pytest_dsocr.receipt.schemas import schemas
@@ -116,7 +117,11 @@ def test_a_file_that_was_edited_and_a_result_that_was_replaced_are_found(
     assert {*cause.reproducer_sha256} == {f"reproducers/text/{name}" for name in ("data.npz", "reproduce.py")}
     page = (OUT / MARKDOWN_NAME).read_text(encoding="utf-8")
     assert receipt_of(OUT).sha256 in page
-    assert "**Cause 1**" in page
+    assert "**Cause 1** text in 1 of 1 page: " in page
+    raised = replace(
+        cause, found=replace(cause.found, cases=[], what="tokenizer", tests=["test_case.py::test_text[a]"])
+    )
+    assert r"**Cause 1** tokenizer of test\_case.py::test\_text: " in markdown(replace(made, causes=[raised]))
     assert marks_of(path) >= {("ok", "result"), ("ok", "digest"), ("ok", "reproducer")}
     (OUT / "reproducers/text/reproduce.py").write_text("print('right')", encoding="utf-8")
     assert ("NO", "reproducer") in marks_of(path)

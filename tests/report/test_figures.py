@@ -117,6 +117,7 @@ SUITE_TEST = str(suites_folder() / "parity" / "test_case.py") + "::test_text"
             ADDED,
             "dsocr compare dev-20 --subject=a:B -- -k 'test_text[scan-tiny-free]'",
         ),
+        ("test_case.py::test_text", ("--pyargs", "-k", "case", "-x", "-kb"), "dsocr compare -- -x -k test_text"),
         (f"{SUITE_TEST}[my scan-tiny-free]", (), "dsocr compare -- -k test_text"),
         ("suites/parity/test_case.py::test_text", ("--pyargs", "-x"), "dsocr compare -- -x -k test_text"),
         (SUITE_TEST.replace("parity", "cost"), ("--dsocr-level=L2",), None),

@@ -78,9 +78,12 @@ def test_the_largest_drift_is_of_a_suite_that_is_named() -> None:
     made.add("suites/parity/test_case.py::test", "passed", payload(DRIFT, case=case_payload("a", DRIFT)))
     made.add("../suites/cache/test_ring.py::test", "passed", payload(replace(DRIFT, error=5e-3)))
     made.add("test_own.py::test", "passed", payload())
-    assert (made.worst_drift, made.suites) == ((5e-3, "cache"), ["cache", "parity"])
+    made.tests["test_own.py::test"].place = ("tests/test_own.py", 1)
+    made.add("test_ids.py::test", "passed", payload(MATCH))
+    made.tests["test_ids.py::test"].place = (".venv/pytest_dsocr/suites/contract/test_ids.py", 1)
+    assert (made.worst_drift, made.suites) == ((5e-3, "cache"), ["cache", "contract", "parity"])
     [counted] = [line.text for line in Summary(made).lines if "comparisons by" in line.text]
-    assert counted == "2 comparisons by cache, parity in 1 case: 2 DRIFT within 5.0e-03 (cache)"
+    assert counted == "3 comparisons by cache, contract, parity in 1 case: 2 DRIFT within 5.0e-03 (cache), 1 MATCH"
 
 
 # One test.
