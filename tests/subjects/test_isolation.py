@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from pytest_dsocr.base.errors import DsocrError, traced
+from pytest_dsocr.base.errors import DsocrError, has_ended_cuda, traced
 from pytest_dsocr.explain.parts import parts_of
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.block_seams import watch_deep
@@ -25,10 +25,11 @@ from pytest_dsocr.records.config import Level, SubjectFaultError, SubjectHungErr
 from pytest_dsocr.subjects.calls import CallWatch, current, end, watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.isolation.child import SubjectServer
-from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
+from pytest_dsocr.subjects.isolation.subject import ANOTHER, IsolatedSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import BY_ENGINE, close_subject, load_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
+from tests.base.test_words import accelerator
 from tests.crops import cropped_case
 from tests.hardening.misdeeds import Staged
 from tests.processes import await_, await_ended
@@ -259,6 +260,33 @@ def test_its_end_is_an_error_of_the_stage_and_the_next_call_has_another(
         assert "misdeeds.py" in traced(caught.value.__cause__)
     misdo("")
     walk(staged)
+
+
+class Asserting(Staged):
+    """Ends CUDA for its process in ``vision``: from then on every call fails, as every use of the GPU would."""
+
+    is_lost = False
+
+    def inputs(self, page: Path, **how: Any) -> dict[str, torch.Tensor]:
+        if self.is_lost:
+            raise accelerator(710)
+        return super().inputs(page, **how)
+
+    def vision(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        self.is_lost = True
+        raise accelerator(710)
+
+
+def test_a_process_without_cuda_is_replaced(watch: CallWatch) -> None:
+    subject: Any = IsolatedSubject(f"{__name__}:{Asserting.__name__}", Setup(), LIMIT_S)
+    asked = CheckedSubject(subject)
+    for _ in range(2):  # the second time in the other process
+        inputs = asked.inputs(CASE)
+        with pytest.raises(SubjectFaultError, match=r"vision raised in vision \(AcceleratorError") as caught:
+            asked.vision(inputs)
+        assert not has_ended_cuda(caught.value), "the run's own process has it still"
+    assert watch.notes[-1] == f"the subject ended CUDA for its process in vision; {ANOTHER}"
+    close_subject(subject)
 
 
 def walk(subject: CheckedSubject) -> None:
