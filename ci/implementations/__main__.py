@@ -25,7 +25,7 @@ from pytest_dsocr.report.file import read_result
 CHECKOUT = Path(__file__).parents[2]
 TORCH = "torch==2.13.0"
 """Pinned in every environment: another torch changes what both sides compute with. A CPU build will do."""
-UP_S = 60.0
+UP_S = 180.0
 
 
 @dataclass(frozen=True)

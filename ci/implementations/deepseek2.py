@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ from PIL import Image
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
-from ci.implementations.unlimited import Model, TransformersUnlimited
+from ci.implementations.unlimited import Model, TransformersUnlimited, write_for_server
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.architecture import Architecture
@@ -94,3 +95,7 @@ class TransformersDeepseek2(TransformersUnlimited):
     """DeepSeek-OCR-2 of transformers as a subject."""
 
     model_class = Deepseek2
+
+
+if __name__ == "__main__":
+    write_for_server(Deepseek2, *sys.argv[1:])

@@ -235,16 +235,19 @@ def _config(model: type[Model], of: Architecture, image_id: int) -> Any:
     return model.made("Config", vision_config=vision, text_config=text, image_token_id=image_id)
 
 
-def write_for_server(checkpoint: str, folder: str) -> None:
+def write_for_server(model: type[Model], checkpoint: str, folder: str) -> None:
     """Write a checkpoint as transformers' own, with a processor for gundam and what its server needs beside."""
     found = resolve(checkpoint)
-    model = _loaded(Model, found, Setup(checkpoint=checkpoint, dtype="float32"))
-    model.generation_config = transformers.GenerationConfig(eos_token_id=1, pad_token_id=2)
-    model.save_pretrained(folder)
+    loaded = _loaded(model, found, Setup(checkpoint=checkpoint, dtype="float32"))
+    special = found.tokenizer.special
+    loaded.generation_config = transformers.GenerationConfig(eos_token_id=special.eos, pad_token_id=special.pad)
+    loaded.save_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(found.folder)
     tokenizer.response_template = KEPT
-    images = transformers.UnlimitedOcrImageProcessor(size={"height": 1024, "width": 1024}, tile_size=640)
-    transformers.UnlimitedOcrProcessor(images, tokenizer, chat_template=CHAT).save_pretrained(folder)
+    gundam = model.family.preset("gundam")
+    size = {"height": gundam.base_size, "width": gundam.base_size}
+    images = model.made("ImageProcessor", size=size, tile_size=gundam.image_size)
+    model.made("Processor", image_processor=images, tokenizer=tokenizer, chat_template=CHAT).save_pretrained(folder)
 
 
 def _prepared(
@@ -286,4 +289,4 @@ def _prepared(
 
 
 if __name__ == "__main__":
-    write_for_server(*sys.argv[1:])
+    write_for_server(Model, *sys.argv[1:])

@@ -17,8 +17,9 @@ from pytest_dsocr.subjects.protocol import Offers, Setup
 
 FIELD = re.compile(r"\{([a-z_]+)\}")
 OF_SETUP = tuple(field.name for field in fields(Setup))
-OF_PAGE = ("page", "prompt", "text", "preset", "base_size", "image_size", "crop", "max_new_tokens")
-"""``text`` is the prompt without its ``<image>``, for an implementation that puts the image in place itself."""
+OF_PAGE = ("page", "prompt", "text", "unstripped", "preset", "base_size", "image_size", "crop", "max_new_tokens")
+"""``text`` is the prompt without its ``<image>``, for an implementation that puts the image in place itself;
+``unstripped`` keeps the newline that follows the image in some prompts."""
 TOML = ".toml"
 MOST_BYTES = 16 * 2**20
 """Largest size of one answer: the longest output of the model takes less than a hundredth of it."""
@@ -28,9 +29,10 @@ FieldValues = Mapping[str, Any]
 
 def of_page(page: Path | str, prompt: str, preset: Preset, max_new_tokens: int) -> FieldValues:
     """Return the values of a page, in JSON types."""
-    text = prompt.replace(IMAGE, "").strip()
+    text = prompt.replace(IMAGE, "")
     sizes = {"preset": preset.name, "base_size": preset.base_size, "image_size": preset.image_size, "crop": preset.crop}
-    return {"page": str(page), "prompt": prompt, "text": text, **sizes, "max_new_tokens": max_new_tokens}
+    texts = {"prompt": prompt, "text": text.strip(), "unstripped": text}
+    return {"page": str(page), **texts, **sizes, "max_new_tokens": max_new_tokens}
 
 
 T = TypeVar("T")

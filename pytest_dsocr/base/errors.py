@@ -4,7 +4,7 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pytest_dsocr.base.words import PACKAGE, fit, printable
 
@@ -12,6 +12,19 @@ FULL_OR_BROKEN = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, 
 """Numbers of an ``OSError`` that mean a full, broken or read-only disk, or too little memory."""
 LOST_GPU = frozenset((2, 3, 35, 46, 100, 101, 214, 220, 800, 802, 803))
 """Numbers of CUDA errors that mean too little memory, no device or driver, a device in use, or broken hardware."""
+ENDS_CUDA: Mapping[int, str] = {
+    700: "an illegal memory access was encountered",
+    702: "the launch timed out and was terminated",
+    709: "context is destroyed",
+    710: "device-side assert triggered",
+    714: "hardware stack error",
+    715: "an illegal instruction was encountered",
+    716: "misaligned address",
+    717: "operation not supported on global/shared address space",
+    718: "invalid program counter",
+    719: "unspecified launch failure",
+}
+"""CUDA errors after which each use of CUDA in the same process fails, with the runtime's texts."""
 
 LONGEST = 10_000
 """Most characters of a message. It may quote a damaged file."""
@@ -55,12 +68,29 @@ def _is_of_machine(error: BaseException) -> bool:
     )
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def has_ended_cuda(error: BaseException | None) -> bool:
+    """Return whether an error, or one that it came from, ended CUDA for this process.
+
+    The number tells, or the text of a ``RuntimeError`` without one, as torch before 2.8 and other libraries raise it.
+    """
+    return any(map(_ends_cuda, _causes(error, handled=True)))
+
+
+def _ends_cuda(error: BaseException) -> bool:
+    if not isinstance(error, RuntimeError):
+        return False
+    number, message = getattr(error, "error_code", None), message_of(error)
+    is_told = "cuda" in message.lower() and any(text in message for text in ENDS_CUDA.values())
+    return number in ENDS_CUDA if number is not None else is_told
+
+
+def _causes(error: BaseException | None, *, handled: bool = False) -> Iterator[BaseException]:
+    """Yield an error and its causes, if ``handled`` also those that it was raised in the handling of."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
-        error = error.__cause__
+        error = error.__cause__ or (error.__context__ if handled else None)
 
 
 FIRST_LINES, LAST_LINES, COLUMNS = 15, 45, 300

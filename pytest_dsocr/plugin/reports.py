@@ -10,6 +10,7 @@ from pytest_dsocr.base.words import COLUMNS, count, fit
 from pytest_dsocr.compare.verdict import Comparison, Reason
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.elapsed import elapsed_so_far
+from pytest_dsocr.plugin.lost_cuda import stop_without_cuda
 from pytest_dsocr.plugin.markers import is_ours
 from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, RUN
 from pytest_dsocr.records.names import ComparisonKind
@@ -37,6 +38,7 @@ class LastWord:
         report = yield
         if is_ours(item):
             error = call.excinfo.value if call.excinfo else None
+            stop_without_cuda(item, error)
             if isinstance(error, DsocrError):
                 _report_error(item, error, report)
             _fail_if_skipped(item, report)

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import OutOfMemoryError
 
-from pytest_dsocr.base.errors import MachineError
+from pytest_dsocr.base.errors import MachineError, has_ended_cuda
 from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
 from pytest_dsocr.compare.divergence import is_cut
 from pytest_dsocr.compare.tolerances import Tolerances
@@ -52,6 +52,9 @@ def compare_sides(
     exchange = ask(
         subject, reference, case, always_read=always_read or again is not None, tokenizer=tokenizer, limits=limits
     )
+    if has_ended_cuda(exchange.answer.fault):
+        unread = replace(exchange.answer, input_tensors=None, vision_tensors=None)  # they may be on the lost device
+        return judge(replace(exchange, answer=unread), limits)
     if rounding and (limits.budget or dtype_of(subject, resources.setup.dtype) in ROUNDED_DTYPES):
         exchange = _with_rounding(exchange, subject, resources.rounder_within(limits.budget))
     if again and exchange.answer.fault is None:

@@ -58,6 +58,11 @@ def test_every_field_is_filled_in_and_no_shell_sees_it() -> None:
     assert message.startswith('<image>\nFree OCR.;$HOME|tiny-512-512-false|7|mini|cpu|{"a": 1}|')
 
 
+def test_the_newline_after_the_image_can_be_kept() -> None:
+    assert read(f"cli:{READER} {{page}} {{text}}").startswith("fine|Free OCR.|")
+    assert read(f"cli:{READER} {{page}} {{unstripped}}").startswith("fine|\nFree OCR.|")
+
+
 def test_the_text_stands_between_marks() -> None:
     assert read(f"cli:--after='Free ' --before='|<|ref|>' {READER} {{page}} {{text}}") == "OCR."
     for marks, mark in (("--after===", "=="), ("--after='OCR.' --before=fine", "fine")):

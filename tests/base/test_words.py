@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_dsocr.base.errors import DsocrError, MachineError, is_of_machine, traced
+from pytest_dsocr.base.errors import DsocrError, MachineError, has_ended_cuda, is_of_machine, traced
 from pytest_dsocr.base.files import unseal
 from pytest_dsocr.base.words import COLUMNS, MARGIN, PACKAGE, entry, in_shell, plain, printable, relative_path
 
@@ -91,6 +91,33 @@ def accelerator(code: int) -> torch.AcceleratorError:
 )
 def test_only_types_and_numbers_tell(error: BaseException | None, of_machine: bool) -> None:
     assert is_of_machine(error) is of_machine
+
+
+@pytest.mark.parametrize(
+    ("error", "has_ended"),
+    [
+        (accelerator(710), True),
+        (accelerator(700), True),
+        (accelerator(2), False),  # too little memory
+        (accelerator(999), False),
+        (RuntimeError("CUDA error: device-side assert triggered\nCompile with ..."), True),
+        (RuntimeError("Triton Error [CUDA]: an illegal memory access was encountered"), True),
+        (RuntimeError("CUDA error: invalid argument"), False),
+        (RuntimeError("the context is destroyed"), False),  # of another library
+        (ValueError("CUDA error: device-side assert triggered"), False),
+        (None, False),
+    ],
+    ids=repr,
+)
+def test_errors_after_which_cuda_fails_for_good(error: BaseException | None, has_ended: bool) -> None:
+    assert has_ended_cuda(error) is has_ended
+
+
+def test_an_error_of_the_subjects_own_hides_no_end_of_cuda() -> None:
+    own = ValueError("no token")
+    own.__context__ = accelerator(710)  # it was raised in the handling of that one
+    assert has_ended_cuda(own)
+    assert not is_of_machine(own)
 
 
 def test_an_error_is_the_machines_where_one_that_it_came_from_is() -> None:

@@ -59,6 +59,22 @@ class Broken(Reader):
         raise ValueError(f"no kernel for {page.name}")
 
 
+class Asserting(Reader):
+    """Reader whose second page ends CUDA: from then on every call fails, as every use of the GPU would."""
+
+    is_lost = False
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        import torch
+
+        self.is_lost |= page.stem == "second"
+        if self.is_lost:
+            error = torch.AcceleratorError("CUDA error: device-side assert triggered")
+            vars(error)["error_code"] = 710
+            raise error
+        return self.text
+
+
 class Unmade(Reader):
     """Reader that cannot be loaded."""
 

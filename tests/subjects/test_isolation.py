@@ -6,23 +6,27 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import torch
 
-from pytest_dsocr.base.errors import DsocrError, traced
+from pytest_dsocr.base.errors import DsocrError, has_ended_cuda, traced
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.calls import CallWatch, current, end, watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.isolation.child import SubjectServer
-from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
+from pytest_dsocr.subjects.isolation.subject import ANOTHER, IsolatedSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import BY_ENGINE, close_subject
 from pytest_dsocr.subjects.protocol import Setup
+from tests.base.test_words import accelerator
+from tests.hardening.misdeeds import Staged
 from tests.processes import await_, await_ended
 from tests.subjects.conftest import CASE, LIMIT_S, STAGED, Misdo
 
@@ -62,6 +66,33 @@ def test_its_end_is_an_error_of_the_stage_and_the_next_call_has_another(
         assert "misdeeds.py" in traced(caught.value.__cause__)
     misdo("")
     walk(staged)
+
+
+class Asserting(Staged):
+    """Ends CUDA for its process in ``vision``: from then on every call fails, as every use of the GPU would."""
+
+    is_lost = False
+
+    def inputs(self, page: Path, **how: Any) -> dict[str, torch.Tensor]:
+        if self.is_lost:
+            raise accelerator(710)
+        return super().inputs(page, **how)
+
+    def vision(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        self.is_lost = True
+        raise accelerator(710)
+
+
+def test_a_process_without_cuda_is_replaced(watch: CallWatch) -> None:
+    subject: Any = IsolatedSubject(f"{__name__}:{Asserting.__name__}", Setup(), LIMIT_S)
+    asked = CheckedSubject(subject)
+    for _ in range(2):  # the second time in the other process
+        inputs = asked.inputs(CASE)
+        with pytest.raises(SubjectFaultError, match=r"vision raised in vision \(AcceleratorError") as caught:
+            asked.vision(inputs)
+        assert not has_ended_cuda(caught.value), "the run's own process has it still"
+    assert watch.notes[-1] == f"the subject ended CUDA for its process in vision; {ANOTHER}"
+    close_subject(subject)
 
 
 def walk(subject: CheckedSubject) -> None:

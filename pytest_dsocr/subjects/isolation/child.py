@@ -9,7 +9,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from pytest_dsocr.base.errors import DsocrError, is_of_machine, traced
+from pytest_dsocr.base.errors import DsocrError, has_ended_cuda, is_of_machine, traced
 from pytest_dsocr.base.process import end_with_parent
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.models import MODELS
@@ -176,6 +176,7 @@ def _refusal(error: DsocrError) -> dict[str, Any]:
         "is_not_implemented": isinstance(cause, NotImplementedError),
         "is_of_machine": is_of_machine(error),
         "is_not_offered": isinstance(error, NotOfferedError),
+        "has_ended_cuda": has_ended_cuda(error),
     }
 
 

@@ -43,6 +43,9 @@ STAGES: Mapping[str, str] = {
 """Stages of the methods that are forwarded unchanged."""
 
 
+ANOTHER = "another is started for what comes after"
+
+
 class IsolatedSubject:
     """Fulfils the protocol that the subject fulfils. Tensors are given on the CPU.
 
@@ -115,7 +118,7 @@ class IsolatedSubject:
             return self._request(of or self._loaded(), stage, what, how, self.limit_s)
         except ProcessLostError as lost:
             ending = "hung and was ended" if lost.is_hung else lost.how
-            current().note(f"the subject's process {ending} in {stage}; another is started for what comes after")
+            current().note(f"the subject's process {ending} in {stage}; {ANOTHER}")
             if lost.is_hung:
                 raise hung(stage, method, lost.limit_s, is_start=is_start) from last_output(lost)
             message = f"the subject's process ended in {stage}, under {method}: it {lost.how}"
@@ -151,6 +154,9 @@ class IsolatedSubject:
         for note in said["notes"]:
             current().note(note)
         if kind == REFUSAL:
+            if said["value"]["has_ended_cuda"]:
+                self._drop()
+                current().note(f"the subject ended CUDA for its process in {stage}; {ANOTHER}")
             raise raised(said["value"])
         if broken:
             raise broken[0]
