@@ -51,7 +51,7 @@ ROUNDING: tuple[Form, ...] = (torch.round, _up, _away)
 
 
 @dataclass(frozen=True)
-class Grid:
+class WeightGrid:
     """Levels of a weight's groups."""
 
     words: str
@@ -164,7 +164,7 @@ FILES = {
 """Names of formats of files."""
 
 
-def grids_of(columns: int) -> Iterator[Grid]:
+def grids_of(columns: int) -> Iterator[WeightGrid]:
     """Yield the grids of a weight with this number of columns, which the groups divide."""
     for group in GROUPS:
         if group is None or not columns % group:
@@ -174,7 +174,7 @@ def grids_of(columns: int) -> Iterator[Grid]:
             for words, base, near in (*even, *uneven):
                 text = f"{words}, {where}"
                 name = FILES.get(text)
-                yield Grid(f"{text} ({name})" if name else text, base, near, group)
+                yield WeightGrid(f"{text} ({name})" if name else text, base, near, group)
 
 
 def in_squares(weight: Tensor) -> Tensor:
