@@ -123,9 +123,20 @@ def _moved(own: Boxes, other: Boxes) -> Description | None:
 
 def _in_units(own: Boxes, other: Boxes, units: Sequence[BoxUnits]) -> Iterator[Description]:
     """Yield the units that all boxes are in, within their rounding; several if the boxes do not tell them apart."""
-    found = [str(one) for one in units if (np.abs(one.of(other) - own) <= NEAR).all()]
+    found = [one for one in units if (np.abs(one.of(other) - own) <= NEAR).all()]
     if found:
-        yield Description("in-pixels", f"{_count(len(own))}: {' or '.join(found)}", 1.0, len(own))
+        words = " or ".join(map(str, found)) + (_whole(found[0].of(other), own) if len(found) == 1 else "")
+        yield Description("in-pixels", f"{_count(len(own))}: {words}", 1.0, len(own))
+
+
+def _whole(exact: Boxes, own: Boxes) -> str:
+    """Say how exact edges are made whole, and how many tell this from the other way; empty if that is not known."""
+    cut, near = np.trunc(exact), np.rint(exact)
+    telling = int((cut != near).sum())
+    for made, words in ((cut, "truncated, not rounded"), (near, "rounded, not truncated")):
+        if telling and (made == own).all():
+            return f", {words}: {telling} of {own.size} edges tell"
+    return ""
 
 
 def _scaled(own: Boxes, other: Boxes) -> Iterator[Description]:
