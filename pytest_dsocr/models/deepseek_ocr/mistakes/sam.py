@@ -30,6 +30,8 @@ def sam_mistakes() -> Group:
     )
     group.rows("relative", BIASES, wraps(inside(sam.SamAttention), name="position_bias"))
     group.rows("relative", RELATIVE, _relative, words="{} in SAM")
+    for name, (words, by) in MOVED.items():
+        group.add(name, words, partial(_moved, by=by), "wide", kind="global-moved", spans_blocks=True)
     group.rows("", WINDOWS, lambda on, plant: plant(on), "wide")
     blocks.add_norms(group, "SAM", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
     add_attention(group, "SAM")
@@ -100,6 +102,15 @@ def _windows(on: Target, size: int, everywhere: bool = False) -> None:
         on.changes.set(block, "window", size)
 
 
+def _moved(on: Target, by: int) -> None:
+    """Give each block the window of another one of the stage; a block without one has the usual window."""
+    windows = [block.window for block in on.all_blocks]
+    known = {id(block): place for place, block in enumerate(on.all_blocks)}
+    for block in on.blocks:
+        place = known[id(block)] + by
+        on.changes.set(block, "window", windows[place] if 0 <= place < len(windows) else max(windows))
+
+
 def _pads(on: Target, mode: str = "constant", share: float = 0.0) -> None:
     """Pad with a mode of ``F.pad``, and put a share of the padding before the windows."""
     split, join = sam.split_windows, sam.join_windows
@@ -158,6 +169,11 @@ def _by_column(on: Target) -> None:
     on.changes.set(sam, "join_windows", joined)
 
 
+MOVED = {
+    "global-early": ("each block of SAM attending as the next one should, so that global attention is one early", 1),
+    "global-late": ("each block of SAM attending as the one before should, so that global attention is one late", -1),
+}
+"""Global attention in blocks whose numbers are off by one, with the distance of the block that each attends as."""
 WINDOWS: MistakeTable = {
     "global-everywhere": (
         "a block of SAM attending to the whole view that should keep to its windows",
