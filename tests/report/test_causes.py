@@ -216,6 +216,18 @@ def test_every_failure_has_one_cause_the_surest_that_is_known_of_it() -> None:
     assert found == causes_of([judged_by_tests(one, tests) for one in (crops, view)], tests[::-1])
 
 
+def test_a_test_that_proves_what_the_pages_name_perhaps_is_of_their_cause() -> None:
+    broke = {"verdict": "WRONG", "passes": False, "first_wrong": "sam.crops/0", "explained": "with x"}
+    case = case_payload("a", WRONG, **broke, mistakes=["x"])
+    proof, other = (
+        failed(f"t.py::{name}", cause=shown("sam.page/0", f"with {name}", name)) for name in ("x", "other")
+    )
+    found = causes_of([judged_by_tests(case, [])], [proof, other])
+    assert [(one.cases, one.tests) for one in found] == [(["a"], ["t.py::x"]), ([], ["t.py::other"])]
+    case = case_payload("a", WRONG, **broke | {"explained": f"{UNTOLD}: x or y"}, mistakes=["x"])
+    assert len(causes_of([judged_by_tests(case, [])], [proof, other])) == 3, "the pages do not name it"
+
+
 def test_a_tensor_without_a_hint_of_its_own_belongs_to_the_cases_that_break_there_or_before() -> None:
     broke = {"verdict": "WRONG", "passes": False, "first_wrong": "images_ori", "cause": "a smaller page"}
     case = case_payload("a", WRONG, **broke)
