@@ -219,9 +219,7 @@ def test_every_failure_has_one_cause_the_surest_that_is_known_of_it() -> None:
 def test_a_test_that_proves_what_the_pages_name_perhaps_is_of_their_cause() -> None:
     broke = {"verdict": "WRONG", "passes": False, "first_wrong": "sam.crops/0", "explained": "with x"}
     case = case_payload("a", WRONG, **broke, mistakes=["x"])
-    proof, other = (
-        failed(f"t.py::{name}", cause=shown("sam.page/0", f"with {name}", name)) for name in ("x", "other")
-    )
+    proof, other = (failed(f"t.py::{name}", cause=shown("sam.page/0", f"with {name}", name)) for name in ("x", "other"))
     found = causes_of([judged_by_tests(case, [])], [proof, other])
     assert [(one.cases, one.tests) for one in found] == [(["a"], ["t.py::x"]), ([], ["t.py::other"])]
     case = case_payload("a", WRONG, **broke | {"explained": f"{UNTOLD}: x or y"}, mistakes=["x"])

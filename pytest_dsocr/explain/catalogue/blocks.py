@@ -211,8 +211,9 @@ NORMED: MistakeTable = {
 
 def add_norms(group: Group, name: str, own: float, others: Sequence[float], *, are_rms: bool = False) -> None:
     """Add mistakes in the norms of ``name``; their epsilon is ``own``, and ``others`` are wrong ones."""
+    where = name if are_rms else f"{name}'s blocks"  # stages of RMS norms have one more, after their blocks
     for eps in others:
-        words = f"an epsilon of {eps:g} in place of {own:g} in the norms of {name}"
+        words = f"an epsilon of {eps:g} in place of {own:g} in the norms of {where}"
         group.add(f"epsilon-{eps:g}", words, partial(_epsilon, eps=eps), kind="epsilon", is_small=True)
     for which, place in enumerate(("first", "second")):
         words = f"an epsilon of {others[0]:g} in place of {own:g} in the {place} norm of {name}'s blocks"
@@ -223,7 +224,7 @@ def add_norms(group: Group, name: str, own: float, others: Sequence[float], *, a
         changes["other-norm"] = ("layer norms in place of RMS norms", {"other": True})
         del changes["no-shift"], changes["unbiased"]  # RMS norms have neither biases nor a variance
     run_so = runs(lambda on: [*on.modules(*NORMS), *_last(on)], lambda norm, how, x: normed(norm, x, **how))
-    group.rows("", changes, run_so, words=f"{{}} in {name}")
+    group.rows("", changes, run_so, words=f"{{}} in {where}")
 
 
 def _epsilon(on: Target, eps: float, which: Sequence[int] = (0, 1)) -> None:
