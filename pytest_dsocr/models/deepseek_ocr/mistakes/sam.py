@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pytest_dsocr.base.words import joined
 from pytest_dsocr.explain.catalogue import blocks
 from pytest_dsocr.explain.catalogue.blocks import ACTIVATIONS, NOT_FINITE, TensorChange, normed, rounded, rounding
 from pytest_dsocr.explain.catalogue.numbers import add_numbers
@@ -46,7 +47,7 @@ def sam_mistakes() -> Group:
     group.add("patches-by-column", words, _patches_turned, "front", kind="patches")
     for key, row in CONVOLUTIONS.items():
         for which in (("net_2", "net_3"), ("net_2",), ("net_3",), ("neck.2",), ("neck.2", "net_2", "net_3")):
-            words = f"SAM's {' and '.join(which)} {{}}"
+            words = f"SAM's {joined(which)} {{}}"
             group.rows("-".join(which), {key: row}, partial(_convolutions, which), "back", words)
     for key, name, own in (("gelu", "GELU", "erf"), ("relu", "ReLU", "relu"), ("silu", "SiLU", "silu")):
         for kind, (where, path) in BEHIND.items():
@@ -75,7 +76,7 @@ RELATIVE: dict[str, tuple[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
     "no-rows": ("no relative positions of rows", lambda rows, columns: (0 * rows, columns)),
     "no-columns": ("no relative positions of columns", lambda rows, columns: (rows, 0 * columns)),
     "backwards": (
-        "relative positions of the key's place less the query's, not the other way",
+        "relative positions of the key's place less the query's, not the other way round",
         lambda rows, columns: (rows.flip(0), columns.flip(0)),
     ),
     "rows-twice": ("the relative positions of rows for columns as well", lambda rows, columns: (rows, rows)),
@@ -84,7 +85,7 @@ RELATIVE: dict[str, tuple[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 BIASES: MistakeTable = {
     "of-scaled": (
-        "SAM's relative positions taken of the scaled query",
+        "SAM's relative positions computed from the scaled query",
         lambda bias, q, height, width: bias(q / q.shape[-1] ** 0.5, height, width),
     ),
     **rounding(
@@ -190,7 +191,7 @@ WINDOWS: MistakeTable = {
     "pad-reflect": ("SAM's windows padded by reflection", partial(_pads, mode="reflect")),
     "pad-circular": ("SAM's windows padded from the other end", partial(_pads, mode="circular")),
     "pad-in-front-of-norm": (
-        "SAM's windows padded in front of the norm, which makes of zeros its biases",
+        "SAM's windows padded in front of the norm, so that its biases take the place of zeros",
         _norm_of_padding,
     ),
     "pad-hidden": ("SAM's padding hidden from attention", _padding_hidden),
@@ -243,10 +244,10 @@ def _conv(
 CONVOLUTIONS: MistakeTable = {
     "pad-behind": ('padded behind only, as TensorFlow\'s "same" does', partial(_conv, pad=(0, 1, 0, 1))),
     "pad-front": ("padded in front only", partial(_conv, pad=(1, 0, 1, 0))),
-    "pad-replicate": ("padded with its edges repeated", partial(_conv, mode="replicate")),
+    "pad-replicate": ("padded with the edges repeated", partial(_conv, mode="replicate")),
     "pad-reflect": ("padded by reflection", partial(_conv, mode="reflect")),
-    "flipped": ("with its weights turned by 180 degrees", partial(_conv, weight=lambda w: w.flip(2, 3))),
-    "turned": ("with rows and columns of its weights exchanged", partial(_conv, weight=lambda w: w.transpose(2, 3))),
+    "flipped": ("with weights turned by 180 degrees", partial(_conv, weight=lambda w: w.flip(2, 3))),
+    "turned": ("with rows and columns of the weights exchanged", partial(_conv, weight=lambda w: w.transpose(2, 3))),
     "bfloat16": Row(
         "computed in bfloat16",
         lambda conv, x: rounded(_conv(conv, rounded(x, torch.bfloat16)), torch.bfloat16),
@@ -280,7 +281,7 @@ NECK_NORMS: MistakeTable = {
     "no-weight": ("without weights", {"gain": False}),
     "no-bias": ("without biases", {"shift": False}),
     "plain": ("without weights and biases", {"gain": False, "shift": False}),
-    "rms": ("that do not take the mean away", {"other": True}),
+    "rms": ("without the mean taken away", {"other": True}),
     "outside": Row("whose epsilon is added to the root", {"outside": True}, is_small=True),
     "bfloat16": Row("computed in bfloat16", {"dtype": torch.bfloat16}, "bfloat16"),
     **{
