@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pytest_dsocr.base.words import are
 from pytest_dsocr.contract.markup import UNITS
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.describe.description import Description
@@ -74,7 +75,7 @@ def of_boxes(
         yield Description("missing", f"{_named(missing)} of {len(expected)} missing, the others right", 1.0, right)
     if surplus and not missing and right == len(expected):
         yield Description("surplus", f"{_named(surplus)} more than the reference's {len(expected)}", 1.0, right)
-    yield Description("anatomy", f"{right} of the reference's {_count(len(expected))} are right", 0.0, right)
+    yield Description("anatomy", f"{right} of the reference's {_count(len(expected))} {are(right)} right", 0.0, right)
 
 
 def _named(labels: Counter[str]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from pytest_dsocr.base.words import count
+from pytest_dsocr.base.words import are, count
 from pytest_dsocr.contract.markup import UNITS, Box
 
 VIEW_PX = 1024
@@ -130,6 +130,6 @@ def in_words(names: Sequence[str], figures: Sequence[FigureSeen], page_px: Size)
         for one in figures
         for own, right in zip(first.cut(one.box, page_px), _edges(one.box, page_px), strict=True)
     )
-    which = f"{moved} of {count(4 * len(figures), 'edge')} differ{'s' * (moved == 1)} by it"
+    which = f"{moved} of {count(4 * len(figures), 'edge')} {are(moved, 'differ', 'differs')} by it"
     more = " or ".join(f"if the {one.words}" for one in others[:OTHERS])
     return f"{first.words}; {which}{f', and all fit as well {more}' if others else ''}"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pytest_dsocr.base.words import count, listed
+from pytest_dsocr.base.words import are, count, listed
 from pytest_dsocr.contract.markup import Box, PixelBox
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.figure_edges import FigureSeen, Size, in_words, rules_of
@@ -71,7 +71,9 @@ def of_files(
     named = [
         f"{name}: {_side(one.actual)} for {_side(one.expected)}" for name, one in figures.of.items() if name in wrong
     ]
-    text = f"{len(wrong)} of {count(len(figures.of), 'figure')} differ: {listed(named, 3)}"
+    text = (
+        f"{len(wrong)} of {count(len(figures.of), 'figure')} {are(len(wrong), 'differ', 'differs')}: {listed(named, 3)}"
+    )
     yield Description("anatomy", text, 0.0, len(figures.of))
 
 

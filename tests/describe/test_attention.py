@@ -371,7 +371,7 @@ FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
         "experts",
         "the last expert's weight over that of the token's first is below 0.1",
     ),
-    "last row": ("prefill/3", without_last_row, "experts", "are left out: that of expert 7, the last one of its"),
+    "last row": ("prefill/3", without_last_row, "experts", "is left out: that of expert 7, the last one of its"),
     "int8": ("prefill/2", in_int8, "rounded", "weights are held in int8 with one scale for the tensor"),
     "blocks of queries": (
         "prefill/2",
@@ -422,7 +422,7 @@ FOUND: Mapping[str, tuple[str, Planted, str, str]] = {
         "prefill/3",
         weights("mlp.shared_experts.down_proj.weight", lambda w: 2 * w),
         "experts",
-        "the shared experts count 2 times, and the routed ones 1 times",
+        "the shared experts count twice, and the routed ones count once",
     ),
     "tables": (
         "sam.page/2",

@@ -106,7 +106,7 @@ FOUND: Mapping[str, tuple[Plant, str]] = {
         one_expert,
         "layer 2 is wrong after its attention, at each of the 30 steps compared: each token",
     ),
-    "shared": (no_shared, "the shared experts count 0 times, and the routed ones 1 times"),
+    "shared": (no_shared, "the shared experts are left out, and the routed ones count once"),
     "dense": (
         half_dense,
         "layer 0 is wrong after its attention, at each of the 30 steps compared: the block",
