@@ -30,7 +30,7 @@ class FigureRule(NamedTuple):
     """A rule for the edges of figures."""
 
     words: str
-    """What follows "each figure's", or "its"."""
+    """Words after "each figure's", or "its"."""
     cut: FigureCut
     is_on_page: bool = True
     """Whether figures are cut out of the page, so that their corners tell where."""
@@ -38,7 +38,7 @@ class FigureRule(NamedTuple):
 
 @dataclass(frozen=True)
 class FigureSeen:
-    """What is known of a figure that was cut."""
+    """Size and place of a figure that was cut, as far as they are known."""
 
     box: Box
     size: Size

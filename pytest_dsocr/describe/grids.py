@@ -24,8 +24,10 @@ BLOCK = 128
 E2M1 = (-6.0, -4.0, -3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Numbers of a float with 4 bits (OCP Microscaling Formats)."""
 E4M3_LARGEST = 448.0
-NF4 = (-1.0, -0.6962, -0.5251, -0.3949, -0.2844, -0.1848, -0.0911, 0.0)
-NF4 = (*NF4, 0.0796, 0.1609, 0.2461, 0.3379, 0.4407, 0.5626, 0.7230, 1.0)
+NF4 = (
+    *(-1.0, -0.6962, -0.5251, -0.3949, -0.2844, -0.1848, -0.0911, 0.0),
+    *(0.0796, 0.1609, 0.2461, 0.3379, 0.4407, 0.5626, 0.7230, 1.0),
+)
 """Quantiles of normal numbers, one for each of 16 codes (QLoRA, 2023)."""
 Near = Callable[[Tensor, Form], Tensor]
 """Return the nearest code of each value in steps, with a function that rounds."""
@@ -183,5 +185,5 @@ def in_squares(weight: Tensor) -> Tensor:
     wide = F.pad(weight.float(), (0, -columns % BLOCK, 0, -rows % BLOCK))
     squares = wide.unflatten(1, (-1, BLOCK)).unflatten(0, (-1, BLOCK)).transpose(1, 2).flatten(2)
     scale = _largest(squares).clamp_min(TINY) / E4M3_LARGEST
-    made = (_e4m3(squares / scale) * scale).unflatten(2, (BLOCK, BLOCK)).transpose(1, 2).flatten(2, 3).flatten(0, 1)
-    return made[:rows, :columns]
+    made: Tensor = (_e4m3(squares / scale) * scale).unflatten(2, (BLOCK, BLOCK)).transpose(1, 2).flatten(2, 3)
+    return made.flatten(0, 1)[:rows, :columns]

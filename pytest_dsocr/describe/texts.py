@@ -128,9 +128,9 @@ def _cut(actual: str, expected: str) -> Iterator[Description]:
         text = f"the first {lost:,} of {of:,} characters {are(lost)} missing: {quoted(expected[:lost], WIDTH)}"
         yield Description("begins-late", text, 1.0, own)
     elif own > of and actual.endswith(expected):
-        more = own - of
-        stand = are(more, "stand", "stands")
-        text = f"{more:,} character{are(more, 's', '')} {stand} in front: {quoted(actual[:more], WIDTH)}"
+        many = own - of
+        size = f"{many:,} character{are(many, 's', '')} {are(many, 'stand', 'stands')}"
+        text = f"{size} in front: {quoted(actual[:many], WIDTH)}"
         yield Description("prefixed", text, 1.0, of)
 
 

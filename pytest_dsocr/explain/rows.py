@@ -78,7 +78,7 @@ class Group(list[Mistake]):
 
 
 def phrase(words: str, said: str) -> str:
-    """Put a row's words into those of its table; a clause at their end gets a comma behind it too."""
+    """Put a row's words into those of its table. A clause at their end gets a comma after it too."""
     _, comma, clause = said.rpartition(", ")
     is_open = comma and " and " not in clause and words.startswith("{} ")
     return words.format(f"{said.removesuffix(',')}," if is_open else said)

@@ -54,7 +54,7 @@ def test_each_other_rule_for_edges_is_told_apart(kind: str) -> None:
 
 
 def _only(box: Box, rule: Callable[[float], int], page_px: Size) -> tuple[str, str]:
-    """Return what is said of the only figure, whose edges are the rule of their exact places."""
+    """Describe the only figure, with edges by a rule for their exact places."""
     pixels = to_pixels(box, *page_px)
     x1, y1, x2, y2 = (rule(value / 999 * side) for value, side in zip(box, page_px * 2, strict=True))
     right = pixels.x2 - pixels.x1, pixels.y2 - pixels.y1

@@ -159,7 +159,8 @@ def q4_0(weight: Tensor) -> Tensor:
     groups = weight.unflatten(-1, (-1, 32))
     peak = groups.gather(-1, groups.abs().argmax(-1, keepdim=True))
     step = (peak / -8).half().float()
-    return (((groups / step + 8.5).floor().clamp(0, 15) - 8) * step).flatten(-2)
+    out: Tensor = (((groups / step + 8.5).floor().clamp(0, 15) - 8) * step).flatten(-2)
+    return out
 
 
 def q4_1(weight: Tensor) -> Tensor:
@@ -168,7 +169,8 @@ def q4_1(weight: Tensor) -> Tensor:
     low, high = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
     step = (high - low) / 15
     code = ((groups - low) / step + 0.5).floor().clamp(0, 15)
-    return (code * step.half().float() + low.half().float()).flatten(-2)
+    out: Tensor = (code * step.half().float() + low.half().float()).flatten(-2)
+    return out
 
 
 def mxfp4(weight: Tensor) -> Tensor:
@@ -204,6 +206,20 @@ def test_the_grid_of_a_weight_is_found(words: str) -> None:
         found, left = best(module, rows, F.linear(rows, GRIDS[words](module.weight), module.bias))
     assert found == f"the product with the weight rounded to {words}"
     assert left < 0.01
+
+
+def test_float8_in_squares_is_found() -> None:
+    module = nn.Linear(256, 256, bias=False)
+    module.weight.data = random(256, 256) * torch.logspace(0, 2, 256)
+    weight = torch.empty(256, 256)
+    for row, column in product((0, 128), repeat=2):
+        part = module.weight.data[row : row + 128, column : column + 128]
+        scale = part.abs().max() / 448
+        weight[row : row + 128, column : column + 128] = (part / scale).to(torch.float8_e4m3fn).float() * scale
+    given = random(30, 256)
+    with torch.no_grad():
+        found, left = best(module, given, F.linear(given, weight))
+    assert (found, left < 0.01) == ("the product with the weight rounded to float8 (e4m3) in squares of 128", True)
 
 
 def test_no_grid_is_named_for_a_weight_with_noise_of_its_size() -> None:
