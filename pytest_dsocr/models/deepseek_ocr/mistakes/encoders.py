@@ -162,9 +162,9 @@ def _channels_first(table: Tensor, size: int) -> Tensor:
 
 
 STRIDES: dict[str, tuple[str, Callable[[int, int], int]]] = {
-    "in-a-row": ("the view's side", lambda side, size: size),
-    "stride-newline": ("the view's side and one more", lambda side, size: size + 1),
-    "stride-class": ("the table's side and one more", lambda side, size: side + 1),
+    "in-a-row": ("as the table's first entries in order", lambda side, size: size),
+    "stride-newline": ("in rows of the view's side and one more", lambda side, size: size + 1),
+    "stride-class": ("in rows of the table's side and one more", lambda side, size: side + 1),
 }
 
 
@@ -213,7 +213,7 @@ def grid_variants() -> Iterator[tuple[str, Row]]:
     yield "strided", _of_crops("read in steps, not resized", _unless_equal(_strided))
     for key, (words, stride) in STRIDES.items():
         resize = _unless_equal(partial(_restrided, stride=stride))
-        yield key, _of_crops(f"read from the flat table in rows as long as {words}, not resized", resize)
+        yield key, _of_crops(f"taken {words}, not resized", resize)
     pillow = _unless_equal(partial(_by_kernel, kernel=partial(cubic, a=-0.5)))
     yield "no-antialias", _of_crops("resized by Pillow's bicubic kernel without antialias", pillow)
     words = "resized with channels first by a function that wants them last"
