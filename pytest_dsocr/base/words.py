@@ -80,6 +80,17 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def are(number: int, verb: str = "are", of_one: str = "is") -> str:
+    """Return the verb of a number of things."""
+    return of_one if number == 1 else verb
+
+
+def ordinal(number: int) -> str:
+    """Return ``1st``, ``2nd``, ``3rd``, ``4th`` and ``11th``."""
+    is_teen = number // 10 % 10 == 1
+    return f"{number:,}{'th' if is_teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
 def listed(names: Sequence[str], shown: int = 6) -> str:
     """Return the first ``names`` in a row, and the number of the others."""
     more = len(names) - shown

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pytest_dsocr.base.words import are
 from pytest_dsocr.contract.image import first_bars, fitted
 from pytest_dsocr.contract.markup import UNITS
 from pytest_dsocr.contract.presets import Preset
@@ -75,7 +76,7 @@ def of_boxes(
         yield Description("missing", f"{_named(missing)} of {len(expected)} missing, the others right", 1.0, right)
     if surplus and not missing and right == len(expected):
         yield Description("surplus", f"{_named(surplus)} more than the reference's {len(expected)}", 1.0, right)
-    yield Description("anatomy", f"{right} of the reference's {_count(len(expected))} are right", 0.0, right)
+    yield Description("anatomy", f"{right} of the reference's {_count(len(expected))} {are(right)} right", 0.0, right)
 
 
 def _named(labels: Counter[str]) -> str:
@@ -124,9 +125,20 @@ def _moved(own: Boxes, other: Boxes) -> Description | None:
 
 def _in_units(own: Boxes, other: Boxes, units: Sequence[BoxUnits]) -> Iterator[Description]:
     """Yield the units that all boxes are in, within their rounding; several if the boxes do not tell them apart."""
-    found = [str(one) for one in units if (np.abs(one.of(other) - own) <= NEAR).all()]
+    found = [one for one in units if (np.abs(one.of(other) - own) <= NEAR).all()]
     if found:
-        yield Description("in-pixels", f"{_count(len(own))}: {' or '.join(found)}", 1.0, len(own))
+        words = " or ".join(map(str, found)) + (_whole(found[0].of(other), own) if len(found) == 1 else "")
+        yield Description("in-pixels", f"{_count(len(own))}: {words}", 1.0, len(own))
+
+
+def _whole(exact: Boxes, own: Boxes) -> str:
+    """Say how exact edges are made whole, and how many tell this from the other way; empty if that is not known."""
+    cut, near = np.trunc(exact), np.rint(exact)
+    telling = int((cut != near).sum())
+    for made, words in ((cut, "truncated, not rounded"), (near, "rounded, not truncated")):
+        if telling and (made == own).all():
+            return f", {words}: {telling} of {own.size} edges tell"
+    return ""
 
 
 def _scaled(own: Boxes, other: Boxes) -> Iterator[Description]:

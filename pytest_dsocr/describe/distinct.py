@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
+from pytest_dsocr.base.words import count
 from pytest_dsocr.describe.description import Description
 
 BITS = range(1, 8)
@@ -68,7 +69,7 @@ def relations(actual: Tensor, expected: Tensor) -> Iterator[Description]:
 def said(bits: list[int], form: str) -> str:
     """Say how many bits each colour's levels have."""
     if len({*bits}) == 1:
-        return f"each colour has {2 ** bits[0]} levels: {bits[0]} bits{form}"
+        return f"each colour has {2 ** bits[0]} levels: {count(bits[0], 'bit')}{form}"
     levels = ", ".join(str(2**one) for one in bits)
     return f"red, green and blue have {levels} levels: {', '.join(map(str, bits))} bits{form}"
 

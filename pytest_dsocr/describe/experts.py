@@ -89,7 +89,7 @@ def _of_sums(mixed: Mixed) -> Iterator[Description]:
     columns = torch.stack([shared[fit[0]].flatten(), routed[fit[0]].flatten()], 1).double()
     found = torch.linalg.lstsq(columns, own[fit[0]].flatten()[:, None].double()).solution.flatten().tolist()
     of_shared, of_routed = (round(one, DIGITS) + 0.0 for one in found)
-    text = f"the shared experts count {of_shared:.3g} times, and the routed ones {of_routed:.3g} times"
+    text = f"the shared experts {_counted(of_shared)}, and the routed ones {_counted(of_routed)}"
     predicted = mixed.before.float().cpu() + of_shared * shared + of_routed * routed
     yield Description("experts", text, share(pair, predicted[None], test), int(test.sum()))
     weights = mixed.routed[1].sum(1, keepdim=True).float().cpu()
@@ -101,6 +101,11 @@ def _of_sums(mixed: Mixed) -> Iterator[Description]:
     ):
         predicted = mixed.before.float().cpu() + for_shared * shared + for_routed * routed
         yield Description("experts", text, share(pair, predicted[None]), len(own))
+
+
+def _counted(factor: float) -> str:
+    known = {0.0: "are left out", 1.0: "count once", 2.0: "count twice"}
+    return known.get(factor, f"count {factor:.3g} times")
 
 
 def _of_inner(mixed: Mixed) -> Iterator[Description]:

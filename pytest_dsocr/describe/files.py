@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,18 +12,15 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pytest_dsocr.base.words import count, listed
-from pytest_dsocr.contract.markup import UNITS, Box, PixelBox
+from pytest_dsocr.base.words import are, count, listed
+from pytest_dsocr.contract.markup import Box, PixelBox
 from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.figure_edges import FigureSeen, Size, in_words, rules_of
 from pytest_dsocr.describe.measured import measured
 from pytest_dsocr.records.reference_result import CORNER_PX, Artefact, tables_of
 
-VIEW_PX = 1024
-"""Sides of the view of a whole page in the default preset of each model."""
 FARTHEST_PX, CLEARLY = 4, 1.5
 """Farthest place of a figure's corner that is looked at, and the factor by which the best place must be nearer."""
-
-Size = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -61,50 +58,6 @@ class Figures:
         return all(CLEARLY * _apart(drawn, one, (0, 0)) + 1 < _apart(self.grey, one, (0, 0)) for one in corners)
 
 
-FigureCut = Callable[[Box, Size], Size]
-"""Return the size of a figure from its box and the size of the page."""
-
-
-def _cut(box: Box, page_px: Size, units: float = UNITS, whole: Callable[[float], int] = int) -> Size:
-    x1, y1, x2, y2 = (whole(value / units * side) for value, side in zip(box, page_px * 2, strict=True))
-    return x2 - x1, y2 - y1
-
-
-def _clamped(box: Box, page_px: Size) -> Size:
-    sides = zip(box, page_px * 2, strict=True)
-    x1, y1, x2, y2 = (min(max(int(value / UNITS * side), 0), side) for value, side in sides)
-    return x2 - x1, y2 - y1
-
-
-def _of_square(box: Box, page_px: Size) -> Size:
-    square = max(page_px)
-    sides = zip(box, page_px * 2, strict=True)
-    x1, y1, x2, y2 = (int(value / UNITS * square - (square - side) / 2) for value, side in sides)
-    return x2 - x1, y2 - y1
-
-
-CUTS: Mapping[str, tuple[str, FigureCut]] = {
-    "clamped": ("each figure is clamped at the page's edge", _clamped),
-    "rounded": (
-        "each figure's box is rounded to pixels, not truncated",
-        lambda box, page: _cut(box, page, whole=round),
-    ),
-    "rounded-up": ("each figure's box is rounded up to pixels", lambda box, page: _cut(box, page, whole=math.ceil)),
-    "over-1000": ("each figure's box is in units of 1/1000, not 1/999", lambda box, page: _cut(box, page, 1000)),
-    "over-1024": ("each figure's box is in units of 1/1024, not 1/999", lambda box, page: _cut(box, page, 1024)),
-    "of-square": (
-        "each figure's box is taken for one on the square around the page, with the bars of its view",
-        _of_square,
-    ),
-    "of-view": (
-        f"each figure is cut out of the view of {VIEW_PX:,} px, not out of the page",
-        lambda box, _: _cut(box, (VIEW_PX, VIEW_PX)),
-    ),
-    "sides-exchanged": ("the page's width and height are exchanged", lambda box, page: _cut(box, page[::-1])),
-}
-"""Other ways to cut a figure, the simplest first."""
-
-
 def of_files(
     actual: Mapping[str, Artefact], expected: Mapping[str, Artefact], figures: Figures
 ) -> Iterator[Description]:
@@ -118,7 +71,9 @@ def of_files(
     named = [
         f"{name}: {_side(one.actual)} for {_side(one.expected)}" for name, one in figures.of.items() if name in wrong
     ]
-    text = f"{len(wrong)} of {count(len(figures.of), 'figure')} differ: {listed(named, 3)}"
+    text = (
+        f"{len(wrong)} of {count(len(figures.of), 'figure')} {are(len(wrong), 'differ', 'differs')}: {listed(named, 3)}"
+    )
     yield Description("anatomy", text, 0.0, len(figures.of))
 
 
@@ -144,22 +99,26 @@ def _sizes(figures: Figures) -> Iterator[Description]:
     if not other:
         yield from _encoding(figures)
         return
+    seen = [_seen(figures, one) for one in sized.values()]
     grown = [_grown(one) for one in sized.values()]
     usual = max(grown, key=grown.count)
-    where = _origin(figures)
-    if max(map(abs, usual)) > FARTHEST_PX:
-        yield from _cuts(figures, sized, where)
+    where, whose = _origin(figures), "each figure is" if len(grown) > 1 else "the only figure is"
+    measured_words = f"{whose} {_in_words(*usual)}" if any(usual) else ""
+    share = grown.count(usual) / len(grown)
+    if rules := rules_of(seen, figures.page.size):
+        words = in_words(rules, seen, figures.page.size)
+        is_small = measured_words and share == 1 and max(map(abs, usual)) <= FARTHEST_PX
+        yield Description(
+            rules[0], f"{measured_words}: its {words}" if is_small else f"each figure's {words}{where}", 1.0, len(seen)
+        )
     if any(usual):
-        share = grown.count(usual) / len(grown)
-        whose = "each figure is" if len(grown) > 1 else "the only figure is"
-        yield Description("grown", f"{whose} {_in_words(*usual)}{where}", share, len(grown))
-    yield from _cuts(figures, sized, where)
+        yield Description("grown", f"{measured_words}{where}", share, len(grown))
 
 
-def _cuts(figures: Figures, sized: Mapping[str, Figure], where: str) -> Iterator[Description]:
-    for kind, (words, cut) in CUTS.items():
-        sizes = [cut(one.box, figures.page.size) == one.actual.size_px for one in sized.values()]
-        yield Description(kind, f"{words}{where}", sum(sizes) / len(sizes), len(sizes))
+def _seen(figures: Figures, figure: Figure) -> FigureSeen:
+    by = _place(figures, figure)
+    start = None if by is None else (figure.pixels.x1 + by[0], figure.pixels.y1 + by[1])
+    return FigureSeen(figure.box, figure.actual.size_px or (0, 0), start)
 
 
 def _grown(figure: Figure) -> Size:

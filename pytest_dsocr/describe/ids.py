@@ -10,7 +10,7 @@ from itertools import groupby
 
 from PIL import Image
 
-from pytest_dsocr.base.words import count, listed, quoted
+from pytest_dsocr.base.words import are, count, listed, quoted
 from pytest_dsocr.contract.presets import Grid, Preset, Tiling, crop_grid, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.describe import id_maps
@@ -70,7 +70,9 @@ def of_ids(actual: Sequence[int], expected: Sequence[int], vocabulary: Vocabular
         yield Description(_kind(edits[0]), text, explained(edits, len(few)), sum(len(one.places) for one in few))
     new = [one for edit in edits for _ in edit.places for one in edit.new if isinstance(one, int)]
     if new and (alien := [one for one in new if not vocabulary.has(one)]):
-        text = f"{len(alien)} of {count(len(new), 'other id')} are outside the checkpoint's vocabulary of "
+        text = (
+            f"{len(alien)} of {count(len(new), 'other id')} {are(len(alien))} outside the checkpoint's vocabulary of "
+        )
         text += f"{vocabulary.size:,}: {listed([*map(str, dict.fromkeys(alien))], MOST_TOKENS)}"
         yield Description("other-vocabulary", text, len(alien) / len(new), len(alien))
     yield Description("anatomy", _anatomy(actual, expected), 0.0, of)
@@ -135,8 +137,9 @@ def _anatomy(actual: Sequence[int], expected: Sequence[int]) -> str:
     first = next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(actual), len(expected)))
     ends = zip(actual[:first:-1], expected[:first:-1], strict=False)
     last = next((k for k, (a, b) in enumerate(ends) if a != b), 0)
-    text = f"the first {first:,} of {len(expected):,} ids are right"
-    return f"{text}, and the last {last:,}" if last else text
+    some = "" if first == 1 else f" {first:,}"
+    text = f"the first{some} of {len(expected):,} ids {are(first)} right"
+    return f"{text}, and the last{'' if last == 1 else f' {last:,}'}" if last else text
 
 
 def of_counts(actual: int, preset: Preset, grid: Grid, own: Grid | None = None) -> Iterator[Description]:

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.base.words import listed
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.describe.functions import FORMATS, Function
+from pytest_dsocr.describe.named_steps import names_of, right_beside
 from pytest_dsocr.describe.step import (
     INSIDE,
     LOCATED,
@@ -27,7 +27,6 @@ from pytest_dsocr.describe.step import (
     StepEngine,
     applied,
     described,
-    where_of,
 )
 from pytest_dsocr.describe.wiring import Term, error_of
 from pytest_dsocr.records.inside import Inside
@@ -85,7 +84,7 @@ def describe_inside(inside: Inside, engine: StepEngine, given: str, whole: str) 
         return None
     found = [described(one, engine, limit) for one in wrong]
     known = [one for one in found if one is not None]
-    return _joined(wrong, known, len(steps)) if len(known) == len(wrong) else None
+    return _joined(wrong, known, steps) if len(known) == len(wrong) else None
 
 
 def _follows(last: InnerStep, step: InnerStep) -> bool:
@@ -95,31 +94,35 @@ def _follows(last: InnerStep, step: InnerStep) -> bool:
     return is_sum and error_of(*apart) <= AS_MUCH
 
 
-def _joined(wrong: Sequence[InnerStep], known: Sequence[Description], count: int) -> Description | None:
-    """Join descriptions of steps; steps that differ in the same way are named together."""
-    of = dict[str, list[str]]()
+def _joined(wrong: Sequence[InnerStep], known: Sequence[Description], steps: Sequence[InnerStep]) -> Description | None:
+    """Join descriptions of some of the steps; steps that differ in the same way are named together."""
+    of = dict[str, list[InnerStep]]()
     for step, one in zip(wrong, known, strict=True):
-        of.setdefault(one.text, []).append(where_of(step))
+        of.setdefault(one.text, []).append(step)
     if len(of) > MOST_GROUPS:
         of = _by_name(wrong)
     if len(of) > MOST_GROUPS:
         return None
-    each = [f"{listed(names)} {'is' if len(names) == 1 else 'are'} {words}" for words, names in of.items()]
-    text = f"of {count} steps inside, {count - len(wrong)} are right; {'; '.join(each)}"
+    each = list[str]()
+    for words, alike in of.items():
+        names, is_one = names_of(alike, steps)
+        each.append(f"{names} {'is' if is_one else 'are'} {words}")
+    count = f"of {len(steps)} steps inside, {len(steps) - len(wrong)} are right"
+    text = f"{count}; {'; '.join(each)}{right_beside(wrong, steps)}"
     kind = LOCATED if len({*of} - {one.text for one in known}) or LOCATED in {one.kind for one in known} else INSIDE
     return Description(kind, text, min(one.share for one in known), sum(one.cases for one in known))
 
 
-def _by_name(wrong: Sequence[InnerStep]) -> dict[str, list[str]]:
+def _by_name(wrong: Sequence[InnerStep]) -> dict[str, list[InnerStep]]:
     """Return steps by their errors in words, those of modules with one name together."""
     alike = dict[tuple[bool, str], list[InnerStep]]()
     for step in wrong:
         alike.setdefault((step.is_input, _name(step.path)), []).append(step)
-    of = dict[str, list[str]]()
+    of = dict[str, list[InnerStep]]()
     for steps in alike.values():
         errors = sorted(one.error for one in steps)
         words = f"{steps[0].wrong}: relative errors of {errors[0]:.2g} to {errors[-1]:.2g}"
-        of.setdefault(words, []).extend(where_of(one) for one in steps)
+        of.setdefault(words, []).extend(steps)
     return of
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from pytest_dsocr.base.words import joined
+from pytest_dsocr.base.words import joined, ordinal
 from pytest_dsocr.describe.description import Description
 
 LEAST_OF_LARGEST = 0.01
@@ -149,7 +149,7 @@ def ranges(numbers: Sequence[int], most: int = 4) -> str:
     if len(runs) > most:
         strides = {other - one for one, other in itertools.pairwise(numbers)}
         if len(strides) == 1:
-            return f"{numbers[0]}, {numbers[1]} and so on, every {strides.pop()}th"
+            return f"{numbers[0]}, {numbers[1]} and so on, every {ordinal(strides.pop())}"
         return f"{', '.join(shown)} and so on"
     return joined(shown)
 

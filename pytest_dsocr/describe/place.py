@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.words import ordinal
 from pytest_dsocr.describe.description import ENOUGH
 from pytest_dsocr.describe.pair import DIFFER, ONLY, RowPair, confined_to, named, ranges, views_named
 
@@ -106,7 +107,7 @@ def _named(rows: Tensor, pair: RowPair) -> Iterator[str]:
         yield from _in_plane(rows, pair.grid)
     period = gcd(*(one - first for one in found))
     if period >= LEAST_PERIOD and len(found) >= 3 and found == [*range(first, every, period)]:
-        yield f"every {'second' if period == 2 else f'{period}th'}, from {first} on"
+        yield f"every {'second' if period == 2 else ordinal(period)}, from {first} on"
 
 
 def _one(place: int, every: int) -> str:

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from pytest_dsocr.base.words import joined
 from pytest_dsocr.describe.functions import PARTS, Function
+from pytest_dsocr.describe.grids import BLOCK, grids_of, in_squares
+from pytest_dsocr.describe.measured import is_time_over
 from pytest_dsocr.describe.pair import TINY, named, spread
 from pytest_dsocr.describe.rounding import FORMS, OF_INPUTS, WITH_ZERO, Form
 from pytest_dsocr.layers.norms import LayerNorm2d
@@ -24,6 +26,8 @@ MOST_ROWS = 256
 """Number of rows that numbers are measured on; they are verified on all."""
 MOST_CHANNELS = 4096
 """Number of channels of the input up to which the factor of each is measured."""
+FEW_OUTPUTS = 32
+"""Number of outputs that a grid is chosen on."""
 RIDGE = 1e-4
 """Share of the mean square of a channel that is added to each, so that unused channels count once."""
 SEEN = 0.5
@@ -48,6 +52,7 @@ def products_of(module: nn.Module, given: Tensor, gave: Tensor) -> Iterator[tupl
         yield from _of_channels(module, given, gave)
     if isinstance(module, nn.Linear):
         yield from _of_forms(module, given, gave)
+        yield from _of_grids(module, given, gave)
 
 
 def _of_bias(module: Any, given: Tensor, gave: Tensor) -> Iterator[tuple[str, Function]]:
@@ -112,7 +117,7 @@ def counted(weight_OI: Tensor, given_RI: Tensor, apart_RO: Tensor) -> tuple[Tens
 def _of_channels(module: nn.Linear, given: Tensor, gave: Tensor) -> Iterator[tuple[str, Function]]:
     """Yield a product in which some channels of the input are left out, or count otherwise."""
     rows = given.flatten(0, -2)
-    some = _some(len(rows))
+    some = spread(len(rows), MOST_ROWS)
     apart = gave.reshape(len(rows), -1)[some].to(rows) - module(rows[some])
     if (found := counted(module.weight, rows[some], apart)) is not None:
         mask, factor = found
@@ -128,7 +133,7 @@ def _of_forms(module: nn.Linear, given: Tensor, gave: Tensor) -> Iterator[tuple[
     A form of one factor leaves the rounding of the other, which is no part of any wrong form.
     """
     rows, weight, bias = given.flatten(0, -2), module.weight.detach(), module.bias
-    some = _some(len(rows))
+    some = spread(len(rows), MOST_ROWS)
     target = gave.reshape(len(rows), -1)[some].to(rows)
     forms: Mapping[str, Form] = {"": torch.clone, **FORMS, **WITH_ZERO}
     weights = {words: form(weight).to(weight) for words, form in forms.items()}
@@ -145,12 +150,31 @@ def _of_forms(module: nn.Linear, given: Tensor, gave: Tensor) -> Iterator[tuple[
         yield f"the product {of}the input rounded to {best[1]}", partial(_rounded, weights[best[0]], bias, best[1])
     elif best[0] in WITH_ZERO:
         words = f"the product with the weight rounded to {best[0]}"
-        yield words, partial(F.linear, weight=weights[best[0]], bias=bias)
+        yield words, _with_weight(module, weights[best[0]])
+
+
+def _of_grids(module: nn.Linear, given: Tensor, gave: Tensor) -> Iterator[tuple[str, Function]]:
+    """Yield the product with the weight on the nearest grid, which some rows and the first outputs choose."""
+    rows, weight = given.flatten(0, -2), module.weight.detach()
+    some = spread(len(rows), MOST_ROWS)
+    inputs = rows[some].float()
+    apart = (gave.reshape(len(rows), -1)[some].to(rows) - module(rows[some])).float()
+
+    def left(form: Form, outputs: int = FEW_OUTPUTS) -> float:
+        few = weight[:outputs].float()
+        return float((apart[:, :outputs] - F.linear(inputs, form(few) - few)).norm())
+
+    if is_time_over():
+        return
+    grid = min(grids_of(module.in_features), key=lambda one: left(one.on))
+    of = {grid.words: min(grid.forms(), key=left), f"float8 (e4m3) in squares of {BLOCK}": in_squares}
+    words = min(of, key=lambda one: left(of[one], BLOCK))
+    yield f"the product with the weight rounded to {words}", _with_weight(module, of[words](weight).to(weight))
+
+
+def _with_weight(module: nn.Linear, weight: Tensor) -> Function:
+    return partial(F.linear, weight=weight, bias=module.bias)
 
 
 def _rounded(weight: Tensor, bias: Tensor | None, words: str, x: Tensor) -> Tensor:
     return F.linear(OF_INPUTS[words](x.flatten(0, -2)).to(x).view_as(x), weight, bias)
-
-
-def _some(count: int) -> Tensor:
-    return spread(count, MOST_ROWS)

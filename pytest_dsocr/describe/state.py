@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
-from pytest_dsocr.base.words import count, joined
+from pytest_dsocr.base.words import count, joined, ordinal
 from pytest_dsocr.describe.description import Description
 
 MOST_PERIOD = 4
@@ -66,7 +66,7 @@ def _relations(readings: Sequence[ReadingSeen], own: str, pages: Mapping[str, Pa
     at = next(one.place for one in readings if one.fails)
     yield f"from reading {at} of the process on", lambda one: one.place >= at
     for period in range(2, MOST_PERIOD + 1):
-        words = f"in every {period}th reading of the process" if period > 3 else f"in each reading {at} + {period} k"
+        words = f"in every {ordinal(period)} reading of the process, from the {ordinal(at)} on"
         yield words, lambda one, period=period: (one.place - at) % period == 0  # type: ignore[misc]
 
 

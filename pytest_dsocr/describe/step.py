@@ -122,7 +122,7 @@ class InnerStep:
     @property
     def wrong(self) -> str:
         """Words for a tensor that is wrong, with what is known of its arguments."""
-        known = f"and not seen before it: {listed(self.unseen)}" if self.unseen else "though its arguments are right"
+        known = f"and not seen before it: {listed(self.unseen)}" if self.unseen else "though computed from right values"
         return f"wrong, {known}"
 
     @property

@@ -52,7 +52,7 @@ def squares(table_HHC: Tensor, size: int) -> Iterator[tuple[str, Tensor]]:
         flat, steps = table_HHC.flatten(0, 1), torch.arange(size, device=table_HHC.device)
         for stride in dict.fromkeys((size, size + 1, side + 1)):
             at = (steps[:, None] * stride + steps).clamp_max(len(flat) - 1)
-            yield f"read in rows that start every {stride} entries, not resized", flat[at]
+            yield f"read from the flat table in rows of {stride} entries, not resized", flat[at]
 
 
 def lines(table_LC: Tensor, length: int) -> Iterator[tuple[str, Tensor]]:
@@ -83,10 +83,10 @@ def _lines(side: int, size: int) -> Iterator[tuple[str, Tensor]]:
     at = torch.arange(size)
     if size < side:
         for words, first in (("first entries", 0), ("middle", (side - size) // 2), ("last entries", side - size)):
-            yield f"cut to its {words}", at + first
+            yield f"cut to their {words}", at + first
     else:
-        yield "repeated from its start", at % side
-        yield "repeated at its edge", at.clamp_max(side - 1)
+        yield "repeated from the start", at % side
+        yield "repeated at the edge", at.clamp_max(side - 1)
     yield "read in steps", at * side // size
 
 

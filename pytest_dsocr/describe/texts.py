@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from rapidfuzz.distance import Levenshtein
 
-from pytest_dsocr.base.words import count, quoted
+from pytest_dsocr.base.words import are, count, quoted
 from pytest_dsocr.describe.description import ENOUGH, LEFT, Description
 from pytest_dsocr.describe.edits import Edit, common, described_by, edit_script, explained, moved
 from pytest_dsocr.describe.measured import measured
@@ -134,13 +134,17 @@ def _cut(actual: str, expected: str) -> Iterator[Description]:
         yield Description("ends", f"it ends after {own:,} of {of:,} characters, {where}", 1.0, own)
     elif own > of and actual.startswith(expected):
         more = actual[of:]
-        text = f"it goes on after the reference's end, for {len(more):,} characters: {quoted(more, WIDTH)}"
+        size = f"{len(more):,} character{are(len(more), 's', '')}"
+        text = f"it goes on after the reference's end, for {size}: {quoted(more, WIDTH)}"
         yield Description("goes-on", text, 1.0, of)
     elif own < of and expected.endswith(actual):
-        text = f"the first {of - own:,} of {of:,} characters are missing: {quoted(expected[: of - own], WIDTH)}"
+        lost = of - own
+        text = f"the first {lost:,} of {of:,} characters {are(lost)} missing: {quoted(expected[:lost], WIDTH)}"
         yield Description("begins-late", text, 1.0, own)
     elif own > of and actual.endswith(expected):
-        text = f"{own - of:,} characters stand in front: {quoted(actual[: own - of], WIDTH)}"
+        many = own - of
+        size = f"{many:,} character{are(many, 's', '')} {are(many, 'stand', 'stands')}"
+        text = f"{size} in front: {quoted(actual[:many], WIDTH)}"
         yield Description("prefixed", text, 1.0, of)
 
 

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pytest_dsocr.base.words import are
 from pytest_dsocr.describe.description import ENOUGH, Description
 from pytest_dsocr.describe.pair import EXACT, TINY, named, share, times
 from pytest_dsocr.describe.threshold import parted_by
@@ -142,10 +143,10 @@ def _left_out(is_zero: Tensor, routed: Routed, tokens: Tensor) -> str:
     if not dropped[:, :-1].any():
         fewer = f"{of - 1} expert{'s' * (of > 2)} instead of {of}"
         parted = parted_by(_properties(routed, slice(of - 1, of)), dropped[:, -1:], (routed.seen & ~dropped)[:, -1:])
-        some = f"{int(dropped.sum()):,} of {len(chosen):,} tokens have {fewer}"
+        some = f"{int(dropped.sum()):,} of {len(chosen):,} tokens {are(int(dropped.sum()), 'have', 'has')} {fewer}"
         if parted:
             return f"{some}: those where {parted}"
-    text = f"{int(dropped.sum()):,} of {dropped.numel():,} choices of an expert are left out: "
+    text = f"{int(dropped.sum()):,} of {dropped.numel():,} choices of an expert {are(int(dropped.sum()))} left out: "
     if parted := parted_by(_properties(routed, slice(of)), dropped, routed.seen & ~dropped):
         return f"{text}those where {parted}"
     text = f"{text}{'that' if dropped.sum() == 1 else 'those'} of {named('expert', experts)}"

@@ -99,12 +99,30 @@ class Explainer:
         if known and is_same:
             return replace(known, text=f"{known.text}; as in {case_id}", what=question.what)
         if stage in self._asked and is_same:
-            return self._earlier(question)
-        found = self.answered(question)
+            if (found := self._continued(question, *self._asked[stage])) is None:
+                return self._earlier(question)
+        else:
+            found = self.answered(question)
         self._asked[stage] = found, report.case.id
         if found and found.is_proven:
             self._proven |= dict.fromkeys(places, (found, report.case.id))
         return found
+
+    def _continued(self, question: Question, earlier: Explanation | None, case_id: str) -> Explanation | None:
+        """Try the mistakes that an earlier page had no time for; None unless its cause reproduces this page too.
+
+        A mistake that gives other values than the subject's on either page is not the cause of both.
+        """
+        if earlier is None or not (earlier.is_whole and earlier.mistakes and earlier.untried):
+            return None
+        asked = replace(question, only=earlier.mistakes, done=tuple(earlier.refuted))
+        answer = self._answer(asked)
+        if isinstance(answer, Explanation) or not answer.explained or answer.beyond.startswith(NOT):
+            return None
+        if not {*answer.found} <= {*earlier.mistakes} or (found := sentence.of_search(asked, answer)) is None:
+            return None
+        text = f"{found.text}; {case_id} refutes the others" if found.is_proven else found.text
+        return replace(found, text=text, refuted=found.refuted | (earlier.refuted - {*found.mistakes}))
 
     def _holds(self, known: Explanation, question: Question) -> bool:
         """Return whether the proof for another view holds for this one."""

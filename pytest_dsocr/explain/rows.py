@@ -67,11 +67,18 @@ class Group(list[Mistake]):
         for name, row in (kin(kind, table) if kind else table).items():
             said, how, precision, is_small, needs_crops, own = Row(*row)
             fields = {"precision": precision, "is_small": is_small, "needs_crops": needs_crops, "kind": own or name}
-            self.add(name, words.format(said), partial(_planted, plant, how), part, how=how, **fields)
+            self.add(name, phrase(words, said), partial(_planted, plant, how), part, how=how, **fields)
 
     def of(self, *parts: StagePart) -> list[Mistake]:
         """Return the mistakes in these parts of the stage."""
         return [one for one in self if one.part in parts]
+
+
+def phrase(words: str, said: str) -> str:
+    """Put a row's words into those of its table. A clause at their end gets a comma after it too."""
+    _, comma, clause = said.rpartition(", ")
+    is_open = comma and " and " not in clause and words.startswith("{} ")
+    return words.format(f"{said.removesuffix(',')}," if is_open else said)
 
 
 def _planted(plant: RowPlant, how: Any, on: Target) -> None:

@@ -181,7 +181,7 @@ def evidence_of(question: Question, answer: SearchResult) -> Evidence:
         odds = odds_of_places(answer.places, number := _tried(question, answer))
         is_open = question.level < Level.STAGES  # with right stages, only rules of the text itself are left
         is_chance = is_open and odds_of_places(answer.places, number, AGREEING) > MOST_ODDS
-    tried = {*answer.done, *(before if by_text else ())}
+    tried = {*answer.done, *before}
     unseen = len({other for one in answer.found for other in twins(one, by_text=by_text)} - tried)
     is_of_grid = any(OF_GRID in one for one in answer.found)
     odds = 1.0 if is_of_grid or answer.beyond.startswith(NOT) else odds

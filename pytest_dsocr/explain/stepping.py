@@ -93,7 +93,7 @@ def describe_kept(
         of_layer = [*_steps(layers[layer].queries, keys, values, own)]
         wrong = [one for one in of_layer if one.error > noise]
         if wrong:
-            size = f"relative error {max(one.error for one in wrong):.2g} at {len(wrong)} of {len(of_layer)} steps"
+            size = f"a relative error of up to {max(one.error for one in wrong):.2g} {_at(len(wrong), len(of_layer))}"
             made = describe_attended(wrong) or Description("steps", size, 1.0, len(wrong))
             text = f"in steps, attention in layer {layer} is wrong, though its keys and values are right: {made.text}"
             return replace(made, text=text)
@@ -122,8 +122,12 @@ def _of_rest(block: Any, layer: _Layer, own: Tensor, noise: float) -> Descriptio
         found = measured(describe_experts, mixed)
     others = measured(_of_activations, block, before, pair)
     made = simplest(one for one in chain(found, others, measured(describe_tensor, pair)) if one.explains)
-    count = f"at {int(pair.not_equal.sum())} of {len(own)} steps"
-    return None if made is None else replace(made, text=f"{count}: {made.text}")
+    return None if made is None else replace(made, text=f"{_at(int(pair.not_equal.sum()), len(own))}: {made.text}")
+
+
+def _at(wrong: int, compared: int) -> str:
+    """Name wrong ones of some steps; a page may have more steps than are compared."""
+    return f"at {'each' if wrong == compared else wrong} of the {compared} steps compared"
 
 
 def _of_activations(block: Any, before: Tensor, pair: RowPair) -> Iterator[Description]:

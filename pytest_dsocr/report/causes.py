@@ -27,6 +27,8 @@ GUESSES = ("that ", "how ")
 """Starts of a suite's hint that nothing was measured for."""
 KNOWN, GUESSED = "known input", "guessed input"
 """Kinds of keys of inputs with a proven cause, and of those with any finding; guesses of suites give way to these."""
+NAMED = "named mistake"
+"""Kind of keys of mistakes that cases name without a proof; tests that prove one have the same cause."""
 VALUES, FILLING = re.compile(r"'[^']*'|\([^()]*\)"), frozenset(("token", "tokens", "times", "and", "more"))
 """Quoted and bracketed values of a sentence, and words that depend on how many there are."""
 OF_TEST = ("mistake", "check", "kind", "raised", "test")
@@ -91,6 +93,7 @@ def _by_key(cases: Sequence[CaseResult]) -> dict[CauseKey, FailureCause]:
         inputs = {one for case in broken for one in wrong_of(case.comparisons) if one in COMPARED}
         known = [KNOWN] * proven + [GUESSED] * (proven or bool(cause.described))
         causes |= {(kind, _input(one)): cause for kind in known for one in inputs}
+        causes |= {key: cause for name in first.mistakes if named and (key := (NAMED, name)) not in causes}
         causes |= {key: cause for one in (what, *sorted(inputs)) for key in _seams(one) if key not in causes}
     return causes
 
@@ -201,7 +204,7 @@ def _keys(test: TestResult) -> Iterator[CauseKey]:
     if wrong and all(ComparisonName.parse(what).kind is ComparisonKind.ODD_PAGE for what in wrong):
         yield ("odd pages",)
     if own:
-        yield from (("mistake", name) for name in own.mistakes)
+        yield from ((kind, name) for kind in ("mistake", NAMED) for name in own.mistakes)
         yield "at", own.what, own.why
         yield "check", test.nodeid.partition("[")[0], own.why or test.why
         said = own.why.removeprefix(OF_CAUSE).partition(REFUTED)[0]

@@ -10,7 +10,18 @@ import torch
 
 from pytest_dsocr.base.errors import DsocrError, MachineError, has_ended_cuda, is_of_machine, traced
 from pytest_dsocr.base.files import unseal
-from pytest_dsocr.base.words import COLUMNS, MARGIN, PACKAGE, entry, in_shell, plain, printable, relative_path
+from pytest_dsocr.base.words import (
+    COLUMNS,
+    MARGIN,
+    PACKAGE,
+    are,
+    entry,
+    in_shell,
+    ordinal,
+    plain,
+    printable,
+    relative_path,
+)
 
 
 @pytest.mark.parametrize(
@@ -126,3 +137,11 @@ def test_an_error_is_the_machines_where_one_that_it_came_from_is() -> None:
     assert is_of_machine(outer)
     middle.__cause__ = outer  # a ring ends
     assert not is_of_machine(outer)
+
+
+def test_numbers_have_their_endings_and_verbs() -> None:
+    assert [ordinal(one) for one in (1, 2, 3, 4, 11, 12, 13, 21, 102, 111, 1003)] == [
+        *("1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th", "1,003rd")
+    ]
+    assert [are(one) for one in (0, 1, 2)] == ["are", "is", "are"]
+    assert [are(one, "differ", "differs") for one in (1, 2)] == ["differs", "differ"]

@@ -76,7 +76,7 @@ def test_a_page_of_ones_own_is_shown_against_the_engine_without_the_mistake(tmp_
     assert any("shows at" in line for line in faults.described("PRJ-W1"))
     ran = finished(*faults.command("PRJ-W1", page, tmp_path), "--dsocr-max-new-tokens=4")
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert "SAM's features in front of CLIP's in front of the projector" in ran.stdout
+    assert "SAM's features before CLIP's in front of the projector" in ran.stdout
     assert list((tmp_path / "pages").glob("*.jpg"))
 
 

@@ -150,7 +150,7 @@ FOUND: Mapping[str, Found] = {
     "light": Found(
         "prefill/3", without_light, "experts", "the last expert's weight over that of the token's first is below 0.1"
     ),
-    "last row": Found("prefill/3", without_last_row, "experts", "are left out: that of expert 7, the last one of its"),
+    "last row": Found("prefill/3", without_last_row, "experts", "is left out: that of expert 7, the last one of its"),
     "one expert": Found("prefill/3", one_expert, "experts", "each token has 1 expert instead of 2"),
     "shared by weights": Found(
         "prefill/3",
@@ -192,7 +192,7 @@ FOUND: Mapping[str, Found] = {
         "prefill/3",
         weights("mlp.shared_experts.down_proj.weight", lambda w: 2 * w),
         "experts",
-        "the shared experts count 2 times, and the routed ones 1 times",
+        "the shared experts count twice, and the routed ones count once",
     ),
 }
 

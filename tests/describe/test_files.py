@@ -8,7 +8,8 @@ from PIL import Image
 
 from pytest_dsocr.contract.drawing import draw_boxes
 from pytest_dsocr.contract.markup import Box, PixelBox, parse, to_pixels
-from pytest_dsocr.describe.files import CUTS, Figure, Figures, Size, _tables, of_files
+from pytest_dsocr.describe.figure_edges import FIGURE_RULES, Size
+from pytest_dsocr.describe.files import Figure, Figures, _tables, of_files
 from pytest_dsocr.describe.simplest import simplest
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.reference_result import CORNER_PX, Artefact
@@ -37,14 +38,48 @@ def _said(figures: Figures) -> tuple[str, str]:
     return found.kind, found.text
 
 
-@pytest.mark.parametrize("kind", CUTS)
-def test_each_other_way_to_cut_is_told_apart(kind: str) -> None:
-    assert _said(_figures(lambda box, _: CUTS[kind][1](box, PAGE.size))) == (kind, CUTS[kind][0])
+SAME_SIZES = {"later": "shorter", "earlier": "longer", "enclosing": "longer"}
+"""Rules that give the sizes of simpler ones for these boxes."""
+
+
+@pytest.mark.parametrize("kind", FIGURE_RULES)
+def test_each_other_rule_for_edges_is_told_apart(kind: str) -> None:
+    def size(box: Box, _: PixelBox) -> Size:
+        x1, y1, x2, y2 = FIGURE_RULES[kind].cut(box, PAGE.size)
+        return x2 - x1, y2 - y1
+
+    found, text = _said(_figures(size))
+    assert FIGURE_RULES[found].words in text
+    assert found == SAME_SIZES.get(kind, kind)
+
+
+def _only(box: Box, rule: Callable[[float], int], page_px: Size) -> tuple[str, str]:
+    """Describe the only figure, with edges by a rule for their exact places."""
+    pixels = to_pixels(box, *page_px)
+    x1, y1, x2, y2 = (rule(value / 999 * side) for value, side in zip(box, page_px * 2, strict=True))
+    right = pixels.x2 - pixels.x1, pixels.y2 - pixels.y1
+    figure = Figure(box, pixels, Artefact(9, (x2 - x1, y2 - y1)), Artefact(10, right))
+    return _said(Figures({"images/0.jpg": figure}, Image.new("RGB", page_px, "white")))
+
+
+def test_edges_that_decide_are_counted() -> None:
+    kind, text = _only(Box(100, 101, 779, 400), round, (533, 420))
+    assert kind == "rounded"
+    fact = "the only figure is 1 pixel wider: its box is rounded to pixels, not truncated; 1 of 4 edges differs by it"
+    other = "and all fit as well if the right and lower edges are rounded to pixels, not truncated"
+    assert text == f"{fact}, {other}"
+
+
+def test_rules_that_no_edge_tells_apart_are_both_named() -> None:
+    kind, text = _only(Box(215, 101, 301, 401), lambda value: int(value) if value < 150 else int(value) + 1, (533, 420))
+    assert kind == "longer"
+    assert "2 of 4 edges differ by it" in text
+    assert FIGURE_RULES["enclosing"].words in text
 
 
 @pytest.mark.parametrize(
     ("wider", "higher", "words"),
-    [(1, 1, "1 pixel wider and higher"), (0, -2, "2 pixels lower"), (3, -1, "3 pixels wider and 1 pixel lower")],
+    [(2, 0, "2 pixels wider"), (0, -2, "2 pixels lower"), (3, -1, "3 pixels wider and 1 pixel lower")],
 )
 def test_figures_of_another_size_are_measured(wider: int, higher: int, words: str) -> None:
     grown = _figures(lambda _, pixels: (pixels.x2 - pixels.x1 + wider, pixels.y2 - pixels.y1 + higher))

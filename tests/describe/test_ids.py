@@ -62,7 +62,7 @@ IDS_SAID: dict[str, tuple[Sequence[int], str, str]] = {
         "other-vocabulary",
         "outside the checkpoint's vocabulary of 2,017",
     ),
-    "noise": ([IDS[0], *random.Random(1).choices(range(1900), k=900)], "anatomy", "the first 1 of"),
+    "noise": ([IDS[0], *random.Random(1).choices(range(1900), k=900)], "anatomy", "the first of 1,814 ids is right"),
 }
 
 

@@ -1,7 +1,9 @@
 """Products with a fault whose numbers are measured: a bias counted otherwise, channels left out, fewer bits."""
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -152,6 +154,82 @@ def test_a_weight_with_a_zero_in_each_group_is_found_alone() -> None:
     assert (found, left < 1e-3) == (f"the product with the weight rounded to {words}", True)
 
 
+def q4_0(weight: Tensor) -> Tensor:
+    """Round groups of 32 values as ggml's ``quantize_row_q4_0`` does."""
+    groups = weight.unflatten(-1, (-1, 32))
+    peak = groups.gather(-1, groups.abs().argmax(-1, keepdim=True))
+    step = (peak / -8).half().float()
+    out: Tensor = (((groups / step + 8.5).floor().clamp(0, 15) - 8) * step).flatten(-2)
+    return out
+
+
+def q4_1(weight: Tensor) -> Tensor:
+    """Round groups of 32 values as ggml's ``quantize_row_q4_1`` does."""
+    groups = weight.unflatten(-1, (-1, 32))
+    low, high = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
+    step = (high - low) / 15
+    code = ((groups - low) / step + 0.5).floor().clamp(0, 15)
+    out: Tensor = (code * step.half().float() + low.half().float()).flatten(-2)
+    return out
+
+
+def mxfp4(weight: Tensor) -> Tensor:
+    """Round groups of 32 values to the nearest number of e2m1 times a power of two, value by value."""
+    numbers = torch.tensor([-6, -4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    out = torch.empty_like(weight)
+    for row, start in product(range(len(weight)), range(0, weight.shape[1], 32)):
+        group = weight[row, start : start + 32]
+        scale = 2.0 ** (math.floor(math.log2(float(group.abs().max()))) - 2)
+        nearest = (group[:, None] / scale - numbers).abs().argmin(1)
+        out[row, start : start + 32] = numbers[nearest] * scale
+    return out
+
+
+def of_three_bits(weight: Tensor) -> Tensor:
+    """Round each row to 7 levels."""
+    step = weight.abs().amax(-1, keepdim=True) / 3
+    return (weight / step).round() * step
+
+
+GRIDS = {
+    "16 levels, one end at the value of largest magnitude, in each 32 values (Q4_0)": q4_0,
+    "16 levels from the smallest to the largest value, in each 32 values (Q4_1)": q4_1,
+    "float4 (e2m1) times a power of two, in each 32 values (MXFP4)": mxfp4,
+    "7 levels around zero, in each row": of_three_bits,
+}
+
+
+@pytest.mark.parametrize("words", GRIDS)
+def test_the_grid_of_a_weight_is_found(words: str) -> None:
+    module, rows = linear(), ROWS[:, :20]
+    with torch.no_grad():
+        found, left = best(module, rows, F.linear(rows, GRIDS[words](module.weight), module.bias))
+    assert found == f"the product with the weight rounded to {words}"
+    assert left < 0.01
+
+
+def test_float8_in_squares_is_found() -> None:
+    module = nn.Linear(256, 256, bias=False)
+    module.weight.data = random(256, 256) * torch.logspace(0, 2, 256)
+    weight = torch.empty(256, 256)
+    for row, column in product((0, 128), repeat=2):
+        part = module.weight.data[row : row + 128, column : column + 128]
+        scale = part.abs().max() / 448
+        weight[row : row + 128, column : column + 128] = (part / scale).to(torch.float8_e4m3fn).float() * scale
+    given = random(30, 256)
+    with torch.no_grad():
+        found, left = best(module, given, F.linear(given, weight))
+    assert (found, left < 0.01) == ("the product with the weight rounded to float8 (e4m3) in squares of 128", True)
+
+
+def test_no_grid_is_named_for_a_weight_with_noise_of_its_size() -> None:
+    module = linear()
+    with torch.no_grad():
+        noise = q4_0(module.weight) - module.weight
+        _, left = best(module, ROWS, F.linear(ROWS, module.weight + noise.roll(1, 0), module.bias))
+    assert left > 0.5
+
+
 def test_no_number_fits_another_weight() -> None:
     module, other = linear(), linear()
     other.weight.data = other.weight.data.roll(1, 0)
@@ -194,17 +272,46 @@ def test_a_module_inside_of_a_block_is_described_by_its_numbers(words: str) -> N
     assert words in found.text
 
 
-def test_experts_that_get_other_tokens_are_paired_by_their_names() -> None:
-    """Rounded queries change the tokens of some experts, so the engine's own run has calls of other sizes."""
+def inside_of_experts(plant: Callable[[nn.Linear], Plant | None]) -> str:
+    """Return the description of the first layer of experts with other products in some of its linear layers."""
     name, given = TensorName.parse("prefill/1"), block("prefill/1").given
     own = blocks_of(engine(), PREFILL)[1]
     with Changes() as changes, torch.no_grad(), watch_inside(own) as calls:
         for module in [one for one in own.modules() if isinstance(one, nn.Linear)]:
             right = nn.Linear(module.in_features, module.out_features, bias=False)
             right.load_state_dict(module.state_dict())
-            changes.forward(module, partial(in_forms, right, of_weight=ROW8, of_input=UINT8))
+            if (of := plant(module)) is not None:
+                changes.forward(module, partial(of, right))
         ComputedPart(PREFILL, "prefill/1", given, (given,), 1, clean().image).compute(engine())
     found = of_inside(clean(), name, calls[-1])
     assert found is not None
     assert found.share > 0.99
-    assert f"more are the product of the weight rounded to {ROW8} and the input rounded to {UINT8}" in found.text
+    return found.text
+
+
+def test_experts_that_get_other_tokens_are_paired_by_their_names() -> None:
+    """Rounded queries change the tokens of some experts, so the engine's own run has calls of other sizes."""
+    plant = partial(in_forms, of_weight=ROW8, of_input=UINT8)
+    text = inside_of_experts(lambda module: plant)
+    assert "`gate_proj`, `up_proj` and `down_proj` in all 8 modules of `mlp.experts`" in text
+    assert f"are the product of the weight rounded to {ROW8} and the input rounded to {UINT8}" in text
+    assert "right" not in text.partition(";")[2]
+
+
+def on_grid(module: Any, x: Tensor) -> Tensor:
+    return F.linear(x, q4_0(module.weight))
+
+
+def test_experts_on_a_grid_are_named_in_one_phrase() -> None:
+    routed = [one for expert in blocks_of(engine(), PREFILL)[1].mlp.experts for one in expert.children()]
+    text = inside_of_experts(lambda module: on_grid if module in routed else None)
+    names = "the outputs of `gate_proj`, `up_proj` and `down_proj` in all 8 modules of `mlp.experts` are the product"
+    grid = "with the weight rounded to 16 levels, one end at the value of largest magnitude, in each 32 values (Q4_0)"
+    assert text.endswith(f"; {names} {grid}; the same of `mlp.shared_experts` are right")
+
+
+def test_some_experts_are_named_by_their_numbers() -> None:
+    experts = blocks_of(engine(), PREFILL)[1].mlp.experts
+    routed = [experts[number].up_proj for number in (1, 2, 3, 6)]
+    text = inside_of_experts(lambda module: on_grid if module in routed else None)
+    assert "the outputs of `up_proj` in `mlp.experts` 1 to 3 and 6 are the product with the weight rounded" in text

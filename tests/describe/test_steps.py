@@ -97,13 +97,22 @@ def padded(blocks: list[Any], changes: Changes) -> None:
 
 
 FOUND: Mapping[str, tuple[Plant, str]] = {
-    "sorted": (sorted_experts(1), "steps: the largest weight of a token goes to its expert with the lowest number"),
+    "sorted": (
+        sorted_experts(1),
+        "at 18 of the 30 steps compared: the largest weight of a token goes to",
+    ),
     "last layer": (sorted_experts(4), "layer 4 is wrong after its attention, at"),
-    "one expert": (one_expert, "layer 2 is wrong after its attention, at 30 of 30 steps: each token has 1 expert inst"),
-    "shared": (no_shared, "the shared experts count 0 times, and the routed ones 1 times"),
-    "dense": (half_dense, "layer 0 is wrong after its attention, at 30 of 30 steps: the block adds 0.5 times its"),
-    "GELU": (other_activation(0), "at 30 of 30 steps: the activation is the exact GELU"),
-    "GELU of experts": (other_activation(1), "at 30 of 30 steps: the activation is the exact GELU"),
+    "one expert": (
+        one_expert,
+        "layer 2 is wrong after its attention, at each of the 30 steps compared: each token",
+    ),
+    "shared": (no_shared, "the shared experts are left out, and the routed ones count once"),
+    "dense": (
+        half_dense,
+        "layer 0 is wrong after its attention, at each of the 30 steps compared: the block",
+    ),
+    "GELU": (other_activation(0), "at each of the 30 steps compared: the activation is the exact GELU"),
+    "GELU of experts": (other_activation(1), "at each of the 30 steps compared: the activation is the exact GELU"),
     "padded": (padded, "attention in layer 0 is wrong, though its keys and values are right: the softmax's sum has"),
 }
 

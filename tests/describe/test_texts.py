@@ -99,7 +99,8 @@ IN_UNITS: dict[str, tuple[Labelled, tuple[int, int], Preset, str]] = {
         _changed("int(x1 / 999 * 1140)", "int(y1 / 999 * 1101)", "int(x2 / 999 * 1140)", "int(y2 / 999 * 1101)"),
         (1140, 1101),
         GUNDAM,
-        "9 boxes: in pixels of the page, 1140 x 1101 (x times 1.14, y times 1.1)",
+        "9 boxes: in pixels of the page, 1140 x 1101 (x times 1.14, y times 1.1), "
+        "truncated, not rounded: 14 of 36 edges tell",
     ),
     "neither": (
         _changed(*(f"round({one} / 999 * 512{' + 256' * (one[0] == 'x')})" for one in ("x1", "y1", "x2", "y2"))),
@@ -111,7 +112,8 @@ IN_UNITS: dict[str, tuple[Labelled, tuple[int, int], Preset, str]] = {
         _changed(*(f"round({one} / 999 * 512)" for one in ("x1", "y1", "x2", "y2"))),
         (700, 900),
         TINY,
-        "9 boxes: in pixels of the view, 512 x 512 (x times 0.513, y times 0.513)",
+        "9 boxes: in pixels of the view, 512 x 512 (x times 0.513, y times 0.513), "
+        "rounded, not truncated: 18 of 36 edges tell",
     ),
     "view with bars": (
         _changed(
@@ -119,7 +121,8 @@ IN_UNITS: dict[str, tuple[Labelled, tuple[int, int], Preset, str]] = {
         ),
         (900, 1800),
         GUNDAM,
-        "9 boxes: in pixels of the view with the page's bars, 1024 x 1024 (x times 0.513 +256, y times 1.03)",
+        "9 boxes: in pixels of the view with the page's bars, 1024 x 1024 (x times 0.513 +256, y times 1.03), "
+        "rounded, not truncated: 19 of 36 edges tell",
     ),
     "page or view": (
         _changed(*(f"int({one} / 999 * 1280)" for one in ("x1", "y1", "x2", "y2"))),

@@ -94,6 +94,27 @@ def test_a_stage_is_asked_about_once_and_its_proof_reported_of_each_case_that_br
     assert asking.explain(crops) is None, "the crops refute it, and are searched anew"
 
 
+def test_a_search_that_ran_out_of_time_goes_on_at_the_next_page(explainer: Explainer) -> None:
+    """The next page refutes the candidates that the first one had no time for; the cause must reproduce it too."""
+    report, asking, wait = planted(GELU), Explainer(Setup(), ENOUGH_S), "clip.class-last"
+    asking._client = explainer._client
+    short = explained(explainer, report, GELU)
+    short = replace(short, refuted=frozenset(every_id()) - {GELU, wait}, untried=1, is_proven=False)
+    asking._asked["clip"] = short, "first"
+    crops = planted(GELU, place=1)
+    found = asking.explain(crops)
+    assert found is not None
+    assert (found.mistakes, found.is_proven, found.untried) == ((GELU,), True, 0)
+    assert wait in found.refuted
+    assert found.text.endswith("; first refutes the others")
+    assert asking.explain(crops) == replace(found, text=f"{found.text}; as in {crops.case.id}")
+    asking._asked["clip"] = replace(short, mistakes=(wait,)), "first"
+    asking._proven.clear()
+    other = asking.explain(crops)
+    assert other is not None
+    assert (other.mistakes, other.is_proven) == ((), False), "the next page has another cause"
+
+
 def test_what_several_mistakes_give_alike_is_no_proof_of_one(explainer: Explainer) -> None:
     """A page without crops has one separator, and three mistakes put it in the same place."""
     found = explained(explainer, planted(FRONT))

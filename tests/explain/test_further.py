@@ -13,7 +13,7 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explain import explain
 from pytest_dsocr.explain.further import next_wrong
-from pytest_dsocr.explain.mistake import Changes
+from pytest_dsocr.explain.mistake import Changes, blocks_of
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import PageRead, Question, Trail, question_of
 from pytest_dsocr.explain.recompute import Clean
@@ -28,6 +28,7 @@ from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.follow import run_teacher_forced
 from suites.contract.pages import write_wide
 from tests.crops import cropped_case
+from tests.describe import real
 from tests.faults.proofs import every_id
 from tests.subjects.seen import seen
 from tests.subjects.spoilt import only
@@ -102,6 +103,21 @@ def test_every_cause_is_named_at_its_own_stage(
 ) -> None:
     every = causes(page, judged(page, *names), names)
     assert [(one.what, one.mistakes[0]) for one in every] == [*found]
+
+
+@pytest.mark.parametrize(("by", "name"), [(1, "sam.global-early"), (-1, "sam.global-late")])
+def test_global_attention_in_the_next_block_is_one_cause(by: int, name: str) -> None:
+    page = page_of(real.engine(), make_case(real.PAGE, "free", "tiny", family=DEEPSEEK_OCR))
+    blocks = blocks_of(page.engine, "sam")
+    windows = [one.window for one in blocks]
+    moved = [14, *windows[:-1]] if by < 0 else [*windows[1:], 14]
+    with Changes() as changes:
+        for block, window in zip(blocks, moved, strict=True):
+            changes.set(block, "window", window)
+        report = judged(page)
+    [cause] = causes(page, report, (name, "sam.global-everywhere", "sam.windows-everywhere"))
+    assert cause.mistakes == (name,)
+    assert cause.text.endswith("all of sam after it")
 
 
 @pytest.mark.dsocr_slow

@@ -51,7 +51,10 @@ SCENES: dict[str, tuple[Sequence[Comparison], str]] = {
         "SAM's tables of relative positions resized linearly with corners aligned",
     ),
     "neck": ([right("sam.page/0"), wrong("sam.page", error=0.5)], "the norms of SAM's neck over rows, not channels"),
-    "small": ([wrong("clip.page/0", error=1e-3)], "an epsilon of 1e-06 in place of 1e-05 in the norms of CLIP"),
+    "small": (
+        [wrong("clip.page/0", error=1e-3)],
+        "an epsilon of 1e-06 in place of 1e-05 in the norms of CLIP's blocks",
+    ),
     "not_finite": ([wrong("clip.page", Symptom.NOT_FINITE)], "all of CLIP in float16"),
     "shuffled": ([wrong("vision_fusion", Symptom.SHUFFLED)], "the whole page in front of the crops"),
     "shuffled_elsewhere": (

@@ -9,6 +9,7 @@ from msgspec import structs, to_builtins
 from pytest_dsocr.compare.verdict import Reason, Symptom, not_compared
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.hints import OF_TEXT_ALONE
+from pytest_dsocr.explain.proof import UNTOLD
 from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.report.case_result import FurtherResult
 from pytest_dsocr.report.cause import also_failed, others_failed
@@ -73,6 +74,16 @@ def test_every_failure_has_one_cause_the_surest_that_is_known_of_it() -> None:
         *[("ids", [], [name]) for name in ("elsewhere", "page[other]")],
     ], "of two that say the same in other functions each is its own; of one that says its own it is not known"
     assert found == causes_of([judged_by_tests(one, tests) for one in (crops, view)], tests[::-1])
+
+
+def test_a_test_that_proves_what_the_pages_name_perhaps_is_of_their_cause() -> None:
+    broke = {"verdict": "WRONG", "passes": False, "first_wrong": "sam.crops/0", "explained": "with x"}
+    case = case_payload("a", WRONG, **broke, mistakes=["x"])
+    proof, other = (failed(f"t.py::{name}", cause=shown("sam.page/0", f"with {name}", name)) for name in ("x", "other"))
+    found = causes_of([judged_by_tests(case, [])], [proof, other])
+    assert [(one.cases, one.tests) for one in found] == [(["a"], ["t.py::x"]), ([], ["t.py::other"])]
+    case = case_payload("a", WRONG, **broke | {"explained": f"{UNTOLD}: x or y"}, mistakes=["x"])
+    assert len(causes_of([judged_by_tests(case, [])], [proof, other])) == 3, "the pages do not name it"
 
 
 def test_a_tensor_without_a_hint_of_its_own_belongs_to_the_cases_that_break_there_or_before() -> None:

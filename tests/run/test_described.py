@@ -159,18 +159,23 @@ def _around(page: Image.Image, pixels: Sequence[int]) -> Image.Image:
 
 
 @pytest.mark.parametrize(
-    ("figure", "words"),
+    ("figure", "kind", "words"),
     [
-        (_wider, "the only figure is 1 pixel wider and higher; the origin is right"),
-        (_around, "the only figure is 2 pixels wider and higher; the origin is moved by (-1, -1) px"),
+        (
+            _wider,
+            "longer",
+            "the only figure is 1 pixel wider and higher: its right and lower edges are one pixel further; "
+            "2 of 4 edges differ by it, and all fit as well if the right and lower edges are rounded up to pixels",
+        ),
+        (_around, "grown", "the only figure is 2 pixels wider and higher; the origin is moved by (-1, -1) px"),
     ],
 )
-def test_figures_of_another_size_are_described(figure: Callable[..., Image.Image], words: str) -> None:
+def test_figures_of_another_size_are_described(figure: Callable[..., Image.Image], kind: str, words: str) -> None:
     report = held(Port(figure=figure))
     assert report.divergence is not None
     assert report.divergence.first.what == "artefacts"
     found = _described(report)
-    assert (found.kind, found.share, found.text) == ("grown", 1.0, words)
+    assert (found.kind, found.share, found.text) == (kind, 1.0, words)
 
 
 def test_figures_of_another_quality_are_described(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,7 +153,11 @@ PLANTED: Mapping[Planted, tuple[str, str, str]] = {
     half_of_a_block: ("clip.page/1", "update", "the block adds 0.5 times its update"),
     no_newline: ("vision_fusion", "zero", "the ends of all lines, are zero"),
     experts_exchanged: ("prefill/1", "experts", "only the 3 tokens that are routed to experts 3 and 5 differ"),
-    keys_longer: ("prefill/1", "inside", "the output of `self_attn.k_proj` is wrong, though its arguments are right"),
+    keys_longer: (
+        "prefill/1",
+        "inside",
+        "the output of `self_attn.k_proj` is wrong, though computed from right values",
+    ),
     no_first_token: ("prefill/0", "zero", INPUT + "token 0 of 84, the tokens before the image, is zero"),
     logits_halved: ("prefill", "scaled", "every value is the expected one times 0.5"),
 }

@@ -91,7 +91,7 @@ ATTENDED: MistakeTable = {
         f"softmax-{key}": Row(f"a softmax in {key}", {"softmax": _softmax(dtype)}, key) for key, dtype in DTYPES.items()
     },
     **{
-        f"softmax-{key}": (f"a softmax of {words}", {"softmax": softmax_of(exp)})
+        f"softmax-{key}": (f"a softmax with {words}", {"softmax": softmax_of(exp)})
         for key, (words, exp) in EXPONENTIALS.items()
     },
     "softmax-one": Row(

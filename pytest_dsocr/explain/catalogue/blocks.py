@@ -30,12 +30,14 @@ ACTIVATIONS: dict[str, Row] = {
     "1.7": Row("x * sigmoid(1.7 x)", lambda x: x * torch.sigmoid(1.7 * x), is_small=True),
     "silu": Row("SiLU", F.silu),
     **{
-        f"quick-{key}": Row(f"the quick GELU of {words}", silu_of(exp, 1.702))
+        f"quick-{key}": Row(f"the quick GELU with {words}", silu_of(exp, 1.702))
         for key, (words, exp) in EXPONENTIALS.items()
     },
-    **{f"tanh-{key}": Row(f"the GELU by tanh of {words}", gelu_of(exp)) for key, (words, exp) in EXPONENTIALS.items()},
+    **{
+        f"tanh-{key}": Row(f"the GELU by tanh with {words}", gelu_of(exp)) for key, (words, exp) in EXPONENTIALS.items()
+    },
     "relu": Row("ReLU", F.relu),
-    "none": Row("nothing", lambda x: x),
+    "none": Row("the identity", lambda x: x),
 }
 
 
@@ -122,13 +124,13 @@ FLOWS: dict[str, tuple[str, Flow]] = {
     ),
     "no-norm1": ("no norm in front of the attention", lambda h, x: (y := x + h.attend(x)) + h.mlp(h.norm2(y))),
     "no-norm2": ("no norm in front of the perceptron", lambda h, x: (y := x + h.attend(h.norm1(x))) + h.mlp(y)),
-    "norms-exchanged": ("its two norms exchanged", lambda h, x: (y := x + h.attend(h.norm2(x))) + h.mlp(h.norm1(y))),
+    "norms-exchanged": ("the two norms exchanged", lambda h, x: (y := x + h.attend(h.norm2(x))) + h.mlp(h.norm1(y))),
     "mlp-first": (
         "the perceptron in front of the attention",
         lambda h, x: (y := x + h.mlp(h.norm2(x))) + h.attend(h.norm1(y)),
     ),
-    "no-attention": ("its attention left out", lambda h, x: x + h.mlp(h.norm2(x))),
-    "no-mlp": ("its perceptron left out", lambda h, x: x + h.attend(h.norm1(x))),
+    "no-attention": ("the attention left out", lambda h, x: x + h.mlp(h.norm2(x))),
+    "no-mlp": ("the perceptron left out", lambda h, x: x + h.attend(h.norm1(x))),
 }
 
 
@@ -164,7 +166,7 @@ def add_flows(group: Group, name: str) -> None:
     """Add mistakes in the residuals and norms of each block of ``name``, and their order."""
     group.rows("", FLOWS, runs(of_blocks, _flowing), words=f"{{}} in {name}'s blocks")
     group.add("block-left-out", f"a block of {name} left out", partial(_another, by=1), spans_blocks=True)
-    words = f"the block in front of it run once more in place of {name}'s block"
+    words = f"a block of {name} replaced by a second run of the block in front of it"
     group.add("block-before", words, partial(_another, by=-1), spans_blocks=True)
     group.add("blocks-exchanged", f"two neighbouring blocks of {name} exchanged", _exchanged, spans_blocks=True)
     group.add("block-skipped", f"a block of {name} that gives what it gets", lambda on: _skipped(on.blocks[0], on))
@@ -211,8 +213,9 @@ NORMED: MistakeTable = {
 
 def add_norms(group: Group, name: str, own: float, others: Sequence[float], *, are_rms: bool = False) -> None:
     """Add mistakes in the norms of ``name``; their epsilon is ``own``, and ``others`` are wrong ones."""
+    where = name if are_rms else f"{name}'s blocks"  # stages of RMS norms have one more, after their blocks
     for eps in others:
-        words = f"an epsilon of {eps:g} in place of {own:g} in the norms of {name}"
+        words = f"an epsilon of {eps:g} in place of {own:g} in the norms of {where}"
         group.add(f"epsilon-{eps:g}", words, partial(_epsilon, eps=eps), kind="epsilon", is_small=True)
     for which, place in enumerate(("first", "second")):
         words = f"an epsilon of {others[0]:g} in place of {own:g} in the {place} norm of {name}'s blocks"
@@ -223,7 +226,7 @@ def add_norms(group: Group, name: str, own: float, others: Sequence[float], *, a
         changes["other-norm"] = ("layer norms in place of RMS norms", {"other": True})
         del changes["no-shift"], changes["unbiased"]  # RMS norms have neither biases nor a variance
     run_so = runs(lambda on: [*on.modules(*NORMS), *_last(on)], lambda norm, how, x: normed(norm, x, **how))
-    group.rows("", changes, run_so, words=f"{{}} in {name}")
+    group.rows("", changes, run_so, words=f"{{}} in {where}")
 
 
 def _epsilon(on: Target, eps: float, which: Sequence[int] = (0, 1)) -> None:

@@ -151,7 +151,7 @@ ROUTES: MistakeTable = {
     },
     "room-100": ("experts that take no more than 100 tokens", {"places": partial(_of_capacity, room=100)}),
     **{
-        f"softmax-{key}": (f"a softmax over experts of {words}", {"shares": softmax_of(exp)})
+        f"softmax-{key}": (f"a softmax over experts with {words}", {"shares": softmax_of(exp)})
         for key, (words, exp) in EXPONENTIALS.items()
     },
     "squared": ("the experts' weights applied twice", {"weigh": torch.square}),
@@ -174,7 +174,7 @@ MLPS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
     ),
     "relu": ("ReLU in place of SiLU", partial(_gated, act=F.relu)),
     "sigmoid": ("a sigmoid in place of SiLU", partial(_gated, act=torch.sigmoid)),
-    **{key: (f"SiLU of {words}", partial(_gated, act=silu_of(exp))) for key, (words, exp) in EXPONENTIALS.items()},
+    **{key: (f"SiLU with {words}", partial(_gated, act=silu_of(exp))) for key, (words, exp) in EXPONENTIALS.items()},
     "quick": ("the quick GELU in place of SiLU", partial(_gated, act=quick_gelu)),
     "no-gate": ("no gate", lambda m, x: m.down_proj(m.up_proj(x))),
     "no-up": ("the gate alone", lambda m, x: m.down_proj(F.silu(m.gate_proj(x)))),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from math import log
 
+from pytest_dsocr.base.words import count
 from pytest_dsocr.contract.presets import Grid, Tiling, candidates
 
 GridRule = Callable[[int, int, Tiling], Grid]
@@ -21,8 +22,8 @@ def _rounded(page_digits: int, grid_digits: int = 99) -> GridDistance:
 NEARNESS: dict[str, tuple[str, GridDistance]] = {
     "log": ("by the ratio of ratios, not by their difference", lambda ratio, grid: abs(log(ratio * grid[1] / grid[0]))),
     "inverse": ("by height over width", lambda ratio, grid: abs(1 / ratio - grid[1] / grid[0])),
-    **{f"rounded-{n}": (f"by ratios rounded to {n} digits", _rounded(n, n)) for n in (1, 2, 3)},
-    **{f"page-rounded-{n}": (f"by the page's ratio rounded to {n} digits", _rounded(n)) for n in (1, 2, 3)},
+    **{f"rounded-{n}": (f"by ratios rounded to {count(n, 'digit')}", _rounded(n, n)) for n in (1, 2, 3)},
+    **{f"page-rounded-{n}": (f"by the page's ratio rounded to {count(n, 'digit')}", _rounded(n)) for n in (1, 2, 3)},
 }
 
 

@@ -203,9 +203,9 @@ CUTS: dict[str, tuple[str, Cut]] = {
         "crops of the page cut to the grid's shape, not stretched",
         lambda recipe, page, grid, side: _tiles(ImageOps.fit(page, _size(grid, side)), side),
     ),
-    "before-resize": ("each crop cut first and resized then", _cut_first),
+    "before-resize": ("each crop cut out first, then resized", _cut_first),
     "before-resize-whole": (
-        "each crop cut first, with the page's sides divided by the grid as whole numbers, and resized then",
+        "each crop cut out first, with the page's sides divided by the grid as whole numbers, then resized",
         partial(_cut_first, whole=True),
     ),
     "thumbnail": (
@@ -235,7 +235,7 @@ LEVELS: MistakeTable = {
     "centred": ("pixels from -0.5 to 0.5", partial(_normalised, std=(1.0,))),
     "levels": ("pixels from 0 to 255", lambda x: x.bfloat16()),
     "grey": (
-        "the mean of the pixels' channels in each",
+        "each of the pixels' channels replaced by the mean of all",
         lambda x: normalise(x).float().mean(1, keepdim=True).expand(x.shape).bfloat16(),
     ),
     "bgr": ("the pixels' channels in the opposite order", lambda x: normalise(x.flip(1))),

@@ -45,7 +45,9 @@ def clip_mistakes() -> Group:
     words = "CLIP's positions added behind the norm in front of its blocks"
     group.add("pre-norm-before-positions", words, _norm_first, "front")
     group.rows("", ENDS, _end, "back")
-    group.add("last-block-left-out", "CLIP's features of a block too early, without the last one", _early, "back")
+    group.add(
+        "last-block-left-out", "CLIP's features taken one block too early, without the last block", _early, "back"
+    )
     return group
 
 
@@ -107,7 +109,7 @@ ENDS: MistakeTable = {
         "CLIP's norm in front of its blocks run behind them as well",
         lambda x, model: model.pre_layrnorm(x),
     ),
-    **kin("end", rounding("what CLIP gives rounded to {}", lambda change: lambda x, model: change(x))),
+    **kin("end", rounding("CLIP's output rounded to {}", lambda change: lambda x, model: change(x))),
     "class-dropped": ("CLIP's class token dropped too early", lambda x, model: x[:, 1:]),
     "end-unit": ("CLIP's features made of length one", lambda x, model: F.normalize(x, dim=-1)),
 }

@@ -162,9 +162,9 @@ def _channels_first(table: Tensor, size: int) -> Tensor:
 
 
 STRIDES: dict[str, tuple[str, Callable[[int, int], int]]] = {
-    "in-a-row": ("the view's side", lambda side, size: size),
-    "stride-newline": ("the view's side and one more", lambda side, size: size + 1),
-    "stride-class": ("the table's side and one more", lambda side, size: side + 1),
+    "in-a-row": ("as the table's first entries in order", lambda side, size: size),
+    "stride-newline": ("in rows of the view's side and one more", lambda side, size: size + 1),
+    "stride-class": ("in rows of the table's side and one more", lambda side, size: side + 1),
 }
 
 
@@ -202,7 +202,10 @@ def grid_variants() -> Iterator[tuple[str, Row]]:
         yield mode, _of_crops(f"resized by {mode}", _planes(mode=mode))
     parts = {"front": "first rows and columns", "middle": "middle", "end": "last rows and columns"}
     for place, (key, part) in enumerate(parts.items()):
-        yield f"cut-{key}", _of_crops(f"cut to its {part}, not resized", _unless_equal(partial(_cut, share=place / 2)))
+        yield (
+            f"cut-{key}",
+            _of_crops(f"cut to their {part}, not resized", _unless_equal(partial(_cut, share=place / 2))),
+        )
     yield (
         "scale-factor",
         _of_crops("resized by a scale factor of a little more than the size", _unless_equal(_by_scale)),
@@ -210,7 +213,7 @@ def grid_variants() -> Iterator[tuple[str, Row]]:
     yield "strided", _of_crops("read in steps, not resized", _unless_equal(_strided))
     for key, (words, stride) in STRIDES.items():
         resize = _unless_equal(partial(_restrided, stride=stride))
-        yield key, _of_crops(f"read in rows that start every {words}, not resized", resize)
+        yield key, _of_crops(f"taken {words}, not resized", resize)
     pillow = _unless_equal(partial(_by_kernel, kernel=partial(cubic, a=-0.5)))
     yield "no-antialias", _of_crops("resized by Pillow's bicubic kernel without antialias", pillow)
     words = "resized with channels first by a function that wants them last"
@@ -237,7 +240,7 @@ def line_variants() -> Iterator[tuple[str, Row]]:
     yield "bicubic-antialias", _of_crops("resized bicubic with antialias", _line(mode="bicubic", antialias=True))
     yield "asymmetric", _of_crops("resized linearly without half-pixel centres", _unless_equal(_asymmetric))
     for key, part, share in (("middle", "middle", 0.5), ("front", "beginning", 0.0), ("end", "end", 1.0)):
-        yield key, _of_crops(f"cut to its {part}, not resized", partial(_cut_line, share=share))
+        yield key, _of_crops(f"cut to their {part}, not resized", partial(_cut_line, share=share))
     yield "in-bfloat16", _of_crops("resized in bfloat16", _line(torch.bfloat16, mode="linear"), "bfloat16")
     yield "clamped", _of_crops("clamped for larger views, not resized", _clamped)
 

@@ -13,7 +13,7 @@ from pytest_dsocr.engine.fusion import square
 from pytest_dsocr.explain.catalogue.blocks import NARROW, NOT_FINITE, rounded
 from pytest_dsocr.explain.catalogue.numbers import linear_in
 from pytest_dsocr.explain.mistake import NEVER_FILLED, Target
-from pytest_dsocr.explain.rows import Group, runs
+from pytest_dsocr.explain.rows import Group, phrase, runs
 from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
 
 
@@ -21,8 +21,8 @@ def projector_mistakes() -> Group:
     """Return the mistakes of the projector and of its inputs."""
     group = Group("projector", NOT_FINITE)
     for key, (words, pairing) in PAIRINGS.items():
-        where = "" if "projector" in words else " in front of the projector"
-        group.add(key, f"{words}{where}", partial(_pairs, pairing=pairing))
+        where = "{}" if "projector" in words else "{} in front of the projector"
+        group.add(key, phrase(where, words), partial(_pairs, pairing=pairing))
     add_linear(group)
     return group
 
@@ -66,7 +66,7 @@ def _unit(x: Tensor) -> Tensor:
 Pairing = Callable[[EncoderFeatures], tuple[Tensor, ...]]
 """Return the tensors to join along their channels as the projector's input."""
 PAIRINGS: dict[str, tuple[str, Pairing]] = {
-    "sam-first": ("SAM's features in front of CLIP's", lambda v: (v.rows, v.tokens)),
+    "sam-first": ("SAM's features before CLIP's", lambda v: (v.rows, v.tokens)),
     "last-dropped": ("CLIP's last token dropped in place of its class token", lambda v: (v.clip[:, :-1], v.rows)),
     "sam-turned": (
         "SAM's map read column by column",
@@ -89,9 +89,9 @@ PAIRINGS: dict[str, tuple[str, Pairing]] = {
         "a norm without weights in front of the projector",
         lambda v: (_layer_norm(torch.cat([v.tokens, v.rows], -1)),),
     ),
-    "clip-normed": ("a norm without weights behind CLIP", lambda v: (_layer_norm(v.tokens), v.rows)),
+    "clip-normed": ("CLIP's features normed without weights", lambda v: (_layer_norm(v.tokens), v.rows)),
     "units": ("CLIP's and SAM's features made of length one", lambda v: (_unit(v.tokens), _unit(v.rows))),
-    "shifted": ("CLIP's tokens one place off, the class token in front", lambda v: (v.clip.roll(1, 1)[:, 1:], v.rows)),
+    "shifted": ("CLIP's tokens one place off, the class token first", lambda v: (v.clip.roll(1, 1)[:, 1:], v.rows)),
 }
 """Mistakes in joining CLIP's and SAM's features. Some need both to have the same width."""
 LINEARS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
@@ -125,8 +125,8 @@ ROUNDED: dict[str, tuple[str, Callable[[Any, torch.dtype, Tensor], Tensor]]] = {
         "the projector's weight rounded to {}",
         lambda linear, to, x: F.linear(x, rounded(linear.weight, to), linear.bias),
     ),
-    "gets": ("what the projector gets rounded to {}", lambda linear, to, x: _linear(linear, rounded(x, to))),
-    "gives": ("what the projector gives rounded to {}", lambda linear, to, x: rounded(_linear(linear, x), to)),
+    "gets": ("the projector's input rounded to {}", lambda linear, to, x: _linear(linear, rounded(x, to))),
+    "gives": ("the projector's output rounded to {}", lambda linear, to, x: rounded(_linear(linear, x), to)),
     "runs": ("the projector computed in {}", linear_in),
 }
 

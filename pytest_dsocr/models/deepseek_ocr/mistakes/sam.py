@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pytest_dsocr.base.words import joined
 from pytest_dsocr.explain.catalogue import blocks
 from pytest_dsocr.explain.catalogue.blocks import ACTIVATIONS, NOT_FINITE, TensorChange, normed, rounded, rounding
 from pytest_dsocr.explain.catalogue.numbers import add_numbers
@@ -30,6 +31,8 @@ def sam_mistakes() -> Group:
     )
     group.rows("relative", BIASES, wraps(inside(sam.SamAttention), name="position_bias"))
     group.rows("relative", RELATIVE, _relative, words="{} in SAM")
+    for name, (words, by) in MOVED.items():
+        group.add(name, words, partial(_moved, by=by), "wide", kind="global-moved", spans_blocks=True)
     group.rows("", WINDOWS, lambda on, plant: plant(on), "wide")
     blocks.add_norms(group, "SAM", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
     add_attention(group, "SAM")
@@ -44,7 +47,7 @@ def sam_mistakes() -> Group:
     group.add("patches-by-column", words, _patches_turned, "front", kind="patches")
     for key, row in CONVOLUTIONS.items():
         for which in (("net_2", "net_3"), ("net_2",), ("net_3",), ("neck.2",), ("neck.2", "net_2", "net_3")):
-            words = f"SAM's {' and '.join(which)} {{}}"
+            words = f"SAM's {joined(which)} {{}}"
             group.rows("-".join(which), {key: row}, partial(_convolutions, which), "back", words)
     for key, name, own in (("gelu", "GELU", "erf"), ("relu", "ReLU", "relu"), ("silu", "SiLU", "silu")):
         for kind, (where, path) in BEHIND.items():
@@ -73,7 +76,7 @@ RELATIVE: dict[str, tuple[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
     "no-rows": ("no relative positions of rows", lambda rows, columns: (0 * rows, columns)),
     "no-columns": ("no relative positions of columns", lambda rows, columns: (rows, 0 * columns)),
     "backwards": (
-        "relative positions of the key's place less the query's, not the other way",
+        "relative positions of the key's place less the query's, not the other way round",
         lambda rows, columns: (rows.flip(0), columns.flip(0)),
     ),
     "rows-twice": ("the relative positions of rows for columns as well", lambda rows, columns: (rows, rows)),
@@ -82,7 +85,7 @@ RELATIVE: dict[str, tuple[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 BIASES: MistakeTable = {
     "of-scaled": (
-        "SAM's relative positions taken of the scaled query",
+        "SAM's relative positions computed from the scaled query",
         lambda bias, q, height, width: bias(q / q.shape[-1] ** 0.5, height, width),
     ),
     **rounding(
@@ -98,6 +101,15 @@ def _windowed(on: Target) -> list[Any]:
 def _windows(on: Target, size: int, everywhere: bool = False) -> None:
     for block in on.modules(sam.SamBlock) if everywhere else _windowed(on):
         on.changes.set(block, "window", size)
+
+
+def _moved(on: Target, by: int) -> None:
+    """Give each block the window of another one of the stage; a block without one has the usual window."""
+    windows = [block.window for block in on.all_blocks]
+    known = {id(block): place for place, block in enumerate(on.all_blocks)}
+    for block in on.blocks:
+        place = known[id(block)] + by
+        on.changes.set(block, "window", windows[place] if 0 <= place < len(windows) else max(windows))
 
 
 def _pads(on: Target, mode: str = "constant", share: float = 0.0) -> None:
@@ -158,6 +170,11 @@ def _by_column(on: Target) -> None:
     on.changes.set(sam, "join_windows", joined)
 
 
+MOVED = {
+    "global-early": ("each block of SAM attending as the next one should, so that global attention is one early", 1),
+    "global-late": ("each block of SAM attending as the one before should, so that global attention is one late", -1),
+}
+"""Global attention in blocks whose numbers are off by one, with the distance of the block that each attends as."""
 WINDOWS: MistakeTable = {
     "global-everywhere": (
         "a block of SAM attending to the whole view that should keep to its windows",
@@ -174,7 +191,7 @@ WINDOWS: MistakeTable = {
     "pad-reflect": ("SAM's windows padded by reflection", partial(_pads, mode="reflect")),
     "pad-circular": ("SAM's windows padded from the other end", partial(_pads, mode="circular")),
     "pad-in-front-of-norm": (
-        "SAM's windows padded in front of the norm, which makes of zeros its biases",
+        "SAM's windows padded in front of the norm, so that its biases take the place of zeros",
         _norm_of_padding,
     ),
     "pad-hidden": ("SAM's padding hidden from attention", _padding_hidden),
@@ -227,10 +244,10 @@ def _conv(
 CONVOLUTIONS: MistakeTable = {
     "pad-behind": ('padded behind only, as TensorFlow\'s "same" does', partial(_conv, pad=(0, 1, 0, 1))),
     "pad-front": ("padded in front only", partial(_conv, pad=(1, 0, 1, 0))),
-    "pad-replicate": ("padded with its edges repeated", partial(_conv, mode="replicate")),
+    "pad-replicate": ("padded with the edges repeated", partial(_conv, mode="replicate")),
     "pad-reflect": ("padded by reflection", partial(_conv, mode="reflect")),
-    "flipped": ("with its weights turned by 180 degrees", partial(_conv, weight=lambda w: w.flip(2, 3))),
-    "turned": ("with rows and columns of its weights exchanged", partial(_conv, weight=lambda w: w.transpose(2, 3))),
+    "flipped": ("with weights turned by 180 degrees", partial(_conv, weight=lambda w: w.flip(2, 3))),
+    "turned": ("with rows and columns of the weights exchanged", partial(_conv, weight=lambda w: w.transpose(2, 3))),
     "bfloat16": Row(
         "computed in bfloat16",
         lambda conv, x: rounded(_conv(conv, rounded(x, torch.bfloat16)), torch.bfloat16),
@@ -264,7 +281,7 @@ NECK_NORMS: MistakeTable = {
     "no-weight": ("without weights", {"gain": False}),
     "no-bias": ("without biases", {"shift": False}),
     "plain": ("without weights and biases", {"gain": False, "shift": False}),
-    "rms": ("that do not take the mean away", {"other": True}),
+    "rms": ("without the mean taken away", {"other": True}),
     "outside": Row("whose epsilon is added to the root", {"outside": True}, is_small=True),
     "bfloat16": Row("computed in bfloat16", {"dtype": torch.bfloat16}, "bfloat16"),
     **{

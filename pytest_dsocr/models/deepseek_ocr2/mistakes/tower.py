@@ -251,9 +251,7 @@ ENDS: MistakeTable = {
         "the tower's output read column by column",
         _half(lambda out, n: out[:, n:].unflatten(1, (isqrt(n), -1)).transpose(1, 2).flatten(1, 2)),
     ),
-    **kin(
-        "end", rounding("what the tower gives rounded to {}", lambda change: _half(lambda out, n: change(out[:, n:])))
-    ),
+    **kin("end", rounding("the tower's output rounded to {}", lambda change: _half(lambda out, n: change(out[:, n:])))),
 }
 
 
