@@ -151,6 +151,7 @@ def prompt(text: str) -> str:
     if text not in PROMPT_NAMES and IMAGE not in text:
         raise DsocrError(
             f"{text!r} is not a prompt; give one of {', '.join(PROMPT_NAMES)}, or a text with {IMAGE} in it"
+            + did_you_mean(text, PROMPT_NAMES)
         )
     return text
 

@@ -85,7 +85,7 @@ BAD: Mapping[str, Sequence[str]] = {
     "time_limit": ["0", "soon", "nan", "inf"],
     "pages": ["absent.png", "none.txt", " "],
     "presets": ["huge"],
-    "prompts": ["poem"],
+    "prompts": ["markdwn"],
     "max_new_tokens": ["0", "1.5"],
     "device": ["tpu"],
     "dtype": ["bf16"],
