@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, not_compared
+from pytest_dsocr.compare.verdict import AXES_OF_ONE, Comparison, Reason, Symptom, Verdict, not_compared
 from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.records.reference_result import NotFinite, Seam
 from pytest_dsocr.records.subject_result import Effect, Rounding
@@ -74,7 +74,7 @@ def relative_error(actual: Seam, expected: Seam) -> float:
 def _alike(actual: Seam, expected: Seam) -> str:
     """Return what two different shapes have in common, to be added to a sentence, or an empty text."""
     if [size for size in actual.shape if size != 1] == [size for size in expected.shape if size != 1]:
-        return ": only axes of size 1 differ"
+        return f": {AXES_OF_ONE}"
     if sorted(actual.shape) == sorted(expected.shape):
         return ": the same axes in another order"
     return ": as many values" if math.prod(actual.shape) == math.prod(expected.shape) else ""

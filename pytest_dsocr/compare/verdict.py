@@ -133,6 +133,8 @@ PASSING = LEFT_OUT | {Reason.NEITHER}
 """Reasons that may leave something uncompared: neither side has it, or the subject does not offer it."""
 REFERENCE = "the reference"
 """Name of the other side, unless the caller gives another."""
+AXES_OF_ONE = "only axes of size 1 differ"
+"""What is measured of such a shape."""
 SEVERITY = (Verdict.NOT_COMPARED, Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP, Verdict.WRONG)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.divergence import Divergence, FailureContext
-from pytest_dsocr.compare.verdict import Comparison, Symptom
+from pytest_dsocr.compare.verdict import AXES_OF_ONE, Comparison, Symptom
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.models import STAGES
 from pytest_dsocr.models.spec import ModelSpec
@@ -71,7 +71,8 @@ UNTRIED, ENDED = "not tried", " before the time ended"
 DEEPER = "offer {}stages ({}) to see which breaks first"
 DEEPER_INPUTS = "offer inputs (level L1) to see which"
 OR = ", or "
-OF_SHAPE = "a shape alone names no mistake: the numbers of views, tokens and channels that reach this module"
+OF_AXES = "the axes of size 1 of this tensor: a batch, or a view, that is too many or missing"
+OF_SHAPE = "the numbers of views, tokens and channels that reach this module, as a shape alone names no mistake"
 
 
 def hint(
@@ -90,7 +91,7 @@ def hint(
     """
     scene = divergence.scene
     if Symptom.OTHER_SHAPE in scene.first.signs and scene.first.stage in TENSORS:
-        return OF_SHAPE
+        return OF_AXES if AXES_OF_ONE in scene.first.measured else OF_SHAPE
     found = explanation.words[:MOST] if explanation else ()
     if scene.first.stage == "text" and not scene.right("tokens"):
         return "" if found or is_described else _of_effect(scene, effect) or _of_text_alone(scene)
@@ -124,7 +125,7 @@ def _of_effect(scene: FailureContext, effect: str) -> str:
 
 def names_cause(said: str) -> bool:
     """Return whether a hint names a likely cause, and not only where a case breaks."""
-    return bool(said) and not (OF_TEXT_ALONE in said or said == OF_SHAPE or "what makes " in said)
+    return bool(said) and not (OF_TEXT_ALONE in said or said in (OF_AXES, OF_SHAPE) or "what makes " in said)
 
 
 def hint_of_rest(divergence: Divergence, explanation: Explanation | None) -> str:

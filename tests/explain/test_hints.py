@@ -8,12 +8,22 @@ import pytest
 
 from pytest_dsocr.compare.case import Explanation
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
-from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
+from pytest_dsocr.compare.verdict import AXES_OF_ONE, Comparison, Symptom, Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.describe.description import Description
 from pytest_dsocr.explain.catalogue import groups, mistakes
 from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE
-from pytest_dsocr.explain.hints import MOST, OF_STAGES, OF_TEXT_ALONE, Pick, agreed, hint, names_cause
+from pytest_dsocr.explain.hints import (
+    MOST,
+    OF_AXES,
+    OF_SHAPE,
+    OF_STAGES,
+    OF_TEXT_ALONE,
+    Pick,
+    agreed,
+    hint,
+    names_cause,
+)
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.sentence import beside
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
@@ -94,6 +104,12 @@ def test_a_shape_alone_names_no_mistake(what: str) -> None:
     )
     assert not [one.id for one in mistakes(DEEPSEEK_OCR).values() if one.words in found]
     assert "position" not in found
+
+
+def test_of_a_shape_with_another_axis_of_size_1_the_axis_is_what_to_check() -> None:
+    shape = wrong("sam.page", Symptom.OTHER_SHAPE, error=math.inf)
+    found = [hint(broken(replace(shape, measured=said)), DEEPSEEK_OCR) for said in (AXES_OF_ONE, "shape [3]")]
+    assert found == [OF_AXES, OF_SHAPE]
 
 
 def test_hints_of_several_pages_agree_on_what_all_of_them_name() -> None:
