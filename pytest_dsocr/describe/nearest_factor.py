@@ -1,11 +1,11 @@
 """Search for a factor, as a power of two: the best of some, and then the best near that one."""
 
-import math
 from collections.abc import Callable, Iterable
 
 FactorShare = Callable[[float], float]
 """Measures how much a factor explains; the more, the better."""
-GOLDEN = (math.sqrt(5) - 1) / 2
+CLOSE = 1e-9
+"""Distance of exponents at which a search ends."""
 
 
 def coarse(share: FactorShare, exponents: Iterable[float]) -> tuple[float, float]:
@@ -14,18 +14,9 @@ def coarse(share: FactorShare, exponents: Iterable[float]) -> tuple[float, float
 
 
 def refined(share: FactorShare, exponent: float, apart: float, steps: int) -> float:
-    """Return the best factor whose exponent is at most ``apart`` away, by steps of the golden section."""
-    low, high = exponent - apart, exponent + apart
+    """Return the best factor whose exponent is at most ``apart`` away, after at most this many trials."""
+    from scipy.optimize import minimize_scalar
 
-    def places() -> tuple[float, float]:
-        return high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-
-    first, second = (share(2.0**one) for one in places())
-    for _ in range(steps):
-        if first > second:
-            high = places()[1]
-            first, second = share(2.0 ** places()[0]), first
-        else:
-            low = places()[0]
-            first, second = second, share(2.0 ** places()[1])
-    return float(2.0 ** ((low + high) / 2))
+    bounds, how = (exponent - apart, exponent + apart), {"xatol": CLOSE, "maxiter": steps}
+    found = minimize_scalar(lambda one: -share(2.0**one), bounds=bounds, method="bounded", options=how)
+    return float(2.0**found.x)
