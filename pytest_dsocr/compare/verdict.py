@@ -134,7 +134,7 @@ PASSING = LEFT_OUT | {Reason.NEITHER}
 REFERENCE = "the reference"
 """Name of the other side, unless the caller gives another."""
 AXES_OF_ONE = "only axes of size 1 differ"
-"""What is measured of such a shape."""
+"""Words for a shape whose other axes are as expected."""
 SEVERITY = (Verdict.NOT_COMPARED, Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP, Verdict.WRONG)
 
 
