@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from pytest_dsocr.compare.verdict import SEVERITY, Reason, Symptom, Verdict
+from pytest_dsocr.compare.verdict import LEFT_OUT, SEVERITY, Reason, Symptom, Verdict
 from pytest_dsocr.models.spec import PREPROCESS, TOKENIZER
 from pytest_dsocr.records.config import MISSING, Level
 from pytest_dsocr.records.names import TensorName
@@ -115,6 +115,12 @@ class Collected:
     def counts(self) -> Mapping[str, int]:
         """Number of comparisons by verdict."""
         return Counter(one.verdict for one in self._compared())
+
+    @property
+    def why_not_made(self) -> Mapping[str, int]:
+        """Number of comparisons that are NOT-COMPARED, by reason, without those that the subject does not offer."""
+        left = (one for one in self._compared() if one.verdict == Verdict.NOT_COMPARED)
+        return Counter(str(one.reason) for one in left if one.reason not in LEFT_OUT)
 
     @property
     def made(self) -> int:
