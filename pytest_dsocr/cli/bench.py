@@ -50,7 +50,7 @@ def add_run(command: ArgumentParser) -> None:
     add(
         command,
         "--seconds",
-        "end after this many seconds without loading, and judge; as Ctrl-C does",
+        "judge after this many seconds without loading, but not before a reading, a warm-up and a pair",
         type=float,
         metavar="SECONDS",
     )

@@ -36,7 +36,8 @@ def explain_rest(engine: Engine[Any], inputs: Inputs, search: Search) -> NextWro
 
 def _read(page: TextPage) -> Sequence[int]:
     """Return the tokens that the engine reads of a page; nothing if a tie is where these leave the subject's text."""
-    engine, state, limits = page.engine, copied(page.state), tolerances(str(page.engine.model.dtype)[6:])
+    engine, state = page.engine, copied(page.state)
+    limits = tolerances(str(engine.model.dtype).removeprefix("torch."))
     prompt, eos, most = page.clean.inputs.input_ids[0].tolist(), engine.policy.eos_id, page.case.max_new_tokens
     said, is_along = list[int](), True
     for token in reading(engine.family, {}).tokens(engine.pipeline, state, prompt, engine.tokenizer, eos, most):

@@ -170,7 +170,7 @@ class TextPage:
             before, after = (WORD.findall(text) for text in (self.right, self.read.text))
             changes = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
             return sum(kind != "equal" for kind, *_ in changes)
-        said, limits = self.said[name], tolerances(str(self.engine.model.dtype)[6:])
+        said, limits = self.said[name], tolerances(str(self.engine.model.dtype).removeprefix("torch."))
         logits = self.known if said == self.ids[: len(said)] else self.along(said)
         ban, found = self.engine.policy.ban(self.clean.inputs.input_ids[0].tolist()), list[int]()
         for k, (of_step, token) in enumerate(zip((self.state.logits, *logits), said, strict=False)):
