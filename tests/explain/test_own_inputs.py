@@ -74,7 +74,7 @@ def test_what_is_left_of_a_text_after_its_wrong_inputs_is_said(
     report = judge(CaseRun(case, answer, expected, 0.0, 0.0), tolerances("float32"))
     question = question_of(report, 60.0)
     assert question is not None
-    question = replace(question, only=tried, done=tuple(one for one in every_id() if one not in tried))
+    question = replace(question, only=tried, done=None if tried else tuple(every_id()))
     right = Clean(engine, engine.prepare(case.page, prompt=case.prompt, preset=case.preset))
     every = [*of_further(question, next_wrong(right, case, Trail.of(report, question, ("text",))), None)]
     of_text = [one for one in every if one.what == "text"]
