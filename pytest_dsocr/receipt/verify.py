@@ -21,8 +21,8 @@ from pytest_dsocr.receipt.rerun import run_again
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.environment import family_with
-from pytest_dsocr.reference.goldens import RECORDINGS, anchors_of, shipped_folder
-from pytest_dsocr.reference.recording import MANIFEST, Recording
+from pytest_dsocr.reference.goldens import MANIFEST, RECORDINGS, anchors_of, shipped_folder
+from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.report.comparison_result import LimitsUsed
 from pytest_dsocr.report.file import JSON_NAME, Ending
 from pytest_dsocr.report.strip import OUTPUT

@@ -9,6 +9,8 @@ PACKAGE_FOLDER = Path(__file__).parents[1]
 OWN = Path("golden")
 """Folder that is searched first and written to, relative to the working directory."""
 RECORDINGS, SNAPSHOTS, BASELINES, ANCHORS = "vendor", "snapshots", "baselines", "anchors.json"
+MANIFEST = "manifest.json"
+"""File of a recording that lists its parts."""
 
 
 def golden_folder(*, is_written: bool = False) -> Path:

@@ -11,10 +11,10 @@ from pytest_dsocr.engine.checkpoint import Checkpoint
 from pytest_dsocr.records.provenance import RecordingKey, device_class
 from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.environment import family_in, family_with, find_environment
-from pytest_dsocr.reference.goldens import anchors_of
+from pytest_dsocr.reference.goldens import MANIFEST, anchors_of
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.nearest import WAYS
-from pytest_dsocr.reference.recording import MANIFEST, RecordedReference, Recording, find_recordings
+from pytest_dsocr.reference.recording import RecordedReference, Recording, find_recordings
 
 
 @dataclass(frozen=True)

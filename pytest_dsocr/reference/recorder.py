@@ -19,9 +19,10 @@ from pytest_dsocr.base.files import locked, seal, sha256, sync_folder, write_who
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.provenance import Provenance
 from pytest_dsocr.records.reference_result import ReferenceResult
+from pytest_dsocr.reference.goldens import MANIFEST
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.recorded_case import FORMAT, RecordedCase, case_files, read_recorded
-from pytest_dsocr.reference.recording import MANIFEST, Recording, folder_names, recordings_of
+from pytest_dsocr.reference.recording import Recording, folder_names, recordings_of
 
 
 @contextmanager

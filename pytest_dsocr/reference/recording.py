@@ -14,6 +14,7 @@ from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.provenance import SHOWN_OF_CHECKPOINT, Provenance, RecordingKey, is_by_engine, versions
 from pytest_dsocr.records.reference_result import InputsDigest, ReferenceResult
+from pytest_dsocr.reference.goldens import MANIFEST
 from pytest_dsocr.reference.nearest import (
     WAYS,
     distance,
@@ -35,8 +36,6 @@ from pytest_dsocr.reference.recorded_case import (
     traits,
     up_to,
 )
-
-MANIFEST = "manifest.json"
 
 
 class _File(TypedDict):

@@ -16,6 +16,7 @@ from pytest_dsocr.base.words import plain
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.provenance import Provenance
 from pytest_dsocr.records.source import SubjectSource, source_of
+from pytest_dsocr.reference.goldens import MANIFEST
 
 if TYPE_CHECKING:
     from pytest_dsocr.records.config import Config
@@ -102,8 +103,6 @@ def _settings(config: Config) -> dict[str, Any]:
 @cache
 def _manifest_sha256(where: str) -> str:
     """Hash the manifest of a recording; return an empty text for another folder."""
-    from pytest_dsocr.reference.recording import MANIFEST
-
     manifest = Path(where, MANIFEST)
     return sha256(manifest.read_bytes()) if where and is_regular(manifest) else ""
 

@@ -8,8 +8,7 @@ from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Config
 from pytest_dsocr.reference import goldens
 from pytest_dsocr.reference.environment import family_in
-from pytest_dsocr.reference.goldens import RECORDINGS, part_of, shipped_folder
-from pytest_dsocr.reference.recording import MANIFEST
+from pytest_dsocr.reference.goldens import MANIFEST, RECORDINGS, part_of, shipped_folder
 
 
 def recordings_of(config: Config) -> Path:

@@ -16,7 +16,7 @@ from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Config
 from pytest_dsocr.reference.drift import made_from, read_json
 from pytest_dsocr.reference.environment import family_with
-from pytest_dsocr.reference.recording import MANIFEST
+from pytest_dsocr.reference.goldens import MANIFEST
 
 from .goldens import anchors_of, cases_of, recordings_of
 

@@ -15,9 +15,9 @@ import pytest
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.records.case import Case
+from pytest_dsocr.reference.goldens import MANIFEST
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.recorder import recorder
-from pytest_dsocr.reference.recording import MANIFEST
 from tests.recordings import find_recording
 from tests.reference.replay import HOME, MADE, Made, content_of, record
 

@@ -13,8 +13,9 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.packing import without_values
 from pytest_dsocr.records.reference_result import ReferenceResult
+from pytest_dsocr.reference.goldens import MANIFEST
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.recording import MANIFEST, RecordedReference, Recording, find_recordings
+from pytest_dsocr.reference.recording import RecordedReference, Recording, find_recordings
 from suites.contract.pages import write_page
 from tests.compare.made import every_bit
 from tests.recordings import find_recording

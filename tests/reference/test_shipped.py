@@ -6,7 +6,8 @@ from functools import cache
 import pytest
 
 from pytest_dsocr.records.provenance import Provenance, RecordingKey
-from pytest_dsocr.reference.recording import MANIFEST, Recording
+from pytest_dsocr.reference.goldens import MANIFEST
+from pytest_dsocr.reference.recording import Recording
 from tests.recordings import FOLDER, find_recording
 
 MADE = [
