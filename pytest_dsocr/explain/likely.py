@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pytest_dsocr.explain.catalogue import seen
 from pytest_dsocr.explain.mistake import ALL, Mistake
@@ -34,21 +35,16 @@ def likeliest_first(found: Iterable[Mistake], family: ModelSpec) -> Sequence[Mis
         one.mistake: 1 + (one.family != family.name or not family.based_on) + (not one.topic) for one in reversed(known)
     }
     seen_of = Counter(one.group for one in every if one.id in ranks)
-    unseen_of = Counter(one.group for one in every if one.id not in ranks and not _is_in_part(one, family))
+    unseen_of = Counter(one.group for one in every if one.id not in ranks and one.block is None and not one.in_steps)
 
     def worth(one: Mistake) -> float:
-        own = one.id.partition("@")[0] if one.block is not None else one.id
+        own = replace(one, block=None).id
         shared = UNSEEN * max(1, seen_of[one.group]) / max(1, unseen_of[one.group])
         likely = 1 / ranks[own] if own in ranks else min(shared, UNSEEN)
-        is_in_part = own not in ranks and _is_in_part(one, family)
-        return likely * (IN_PART if is_in_part or one.block is not None else 1.0) / seconds(one, family)
+        is_in_part = one.block is not None or (one.in_steps and own not in ranks)
+        return likely * (IN_PART if is_in_part else 1.0) / seconds(one, family)
 
     return sorted(every, key=worth, reverse=True)
-
-
-def _is_in_part(one: Mistake, family: ModelSpec) -> bool:
-    """Return whether a mistake is one of another group, in one block or in steps alone."""
-    return one.block is not None or one.name.partition(".")[0] in {stage.name for stage in family.stages}
 
 
 def seconds(one: Mistake, family: ModelSpec) -> float:

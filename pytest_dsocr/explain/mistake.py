@@ -195,6 +195,8 @@ class Mistake:
     """Whether it may leave pages without crops as they are."""
     stepwise: bool = False
     """Whether it shows only in single steps, and not if several tokens are decoded at once."""
+    in_steps: bool = False
+    """Whether it is a mistake of the prompt's pass that is in steps alone."""
     spans_blocks: bool = False
     """Whether it is about more than one block."""
     block: int | None = None

@@ -50,7 +50,8 @@ def step_mistakes(prefill: Group, family: ModelSpec) -> Group:
     group.add("vision-again", "vision run again in every step, and its features thrown away", _vision_again)
     for one in prefill.of("block", "wide", "back"):
         words, kind = f"{one.words}, in steps", f"{one.group}.{one.kind}"
-        group.append(replace(one, group="steps", name=one.id, words=words, part="block", kind=kind, signs={}))
+        own = replace(one, group="steps", name=one.id, words=words, part="block", kind=kind, signs={}, in_steps=True)
+        group.append(own)
     return group
 
 
