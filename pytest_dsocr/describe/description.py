@@ -44,6 +44,8 @@ class Description:
 
 LEFT = "a part of the difference is left"
 """Words of a description that explains much, and says what it leaves."""
+OF_STATE = AS_BEFORE, AS_OTHER_PAGE = ("state", "other-page")
+"""Kinds of descriptions that say that a page reads otherwise for what was read before."""
 PLACES = ("confined", "steps")
 """Kinds of descriptions that say only where values differ."""
 ENOUGH = 0.9

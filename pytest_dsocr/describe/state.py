@@ -8,12 +8,10 @@ from typing import NamedTuple
 from rapidfuzz.distance import Levenshtein
 
 from pytest_dsocr.base.words import count, joined, ordinal
-from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.description import AS_BEFORE, AS_OTHER_PAGE, Description
 
 MOST_PERIOD = 4
 """Longest period of failing readings that is tried."""
-STATE, OTHER_PAGE = "state", "other-page"
-"""Kinds of descriptions that say that a page reads otherwise for what was read before."""
 LEAST_TEXT, MOST_APART, NEARER = 24, 0.3, 0.5
 """Least characters of a text that tells pages apart; largest distance from another page's text, and the same as a share
 of the distance from its own page's. Of 190 pairs of texts of ``dev-20`` the nearest two have 0.3 and 0.38."""
@@ -47,7 +45,7 @@ def of_readings(readings: Sequence[ReadingSeen], own: str, pages: Mapping[str, P
     for words, holds in _relations(readings, own, pages):
         if [holds(one) for one in readings] == failing:
             text = f"wrong {words}: {sum(failing)} of {count(len(readings), 'reading')}, and right otherwise"
-            yield Description(STATE, text, 1.0, len(readings))
+            yield Description(AS_BEFORE, text, 1.0, len(readings))
 
 
 Relation = tuple[str, Callable[[ReadingSeen], bool]]
@@ -92,7 +90,7 @@ def of_other_page(text: str, own: str, pages: Mapping[str, PageSeen]) -> Iterato
     for name, page in pages.items():
         if name != own and page.text == text.strip() and text.strip():
             size = ", a page with as many tokens" * (own in pages and page.tokens == pages[own].tokens)
-            yield Description(OTHER_PAGE, f"the text is that of {name}{size}", 1.0, len(text))
+            yield Description(AS_OTHER_PAGE, f"the text is that of {name}{size}", 1.0, len(text))
     yield from _nearly_of_other_page(text, own, pages)
 
 
@@ -107,7 +105,7 @@ def _nearly_of_other_page(text: str, own: str, pages: Mapping[str, PageSeen]) ->
     if apart[name] <= MOST_APART and apart[name] <= NEARER * min(from_own, of_pages):
         size = f"{apart[name]:.0%} of its characters differ from that page's text, and {from_own:.0%} from its own"
         words = f"the page is read as {name} was, which was read before and is right: {size}"
-        yield Description(OTHER_PAGE, words, 1.0, len(text))
+        yield Description(AS_OTHER_PAGE, words, 1.0, len(text))
 
 
 def _apart(one: str, other: str) -> float:

@@ -5,13 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from pytest_dsocr.compare.readings import STATE
 from pytest_dsocr.compare.verdict import Symptom, Verdict
+from pytest_dsocr.describe.description import OF_STATE
 from pytest_dsocr.report.case_result import CaseResult
 from pytest_dsocr.report.cause import FailureCause
 from pytest_dsocr.report.order import OF_TEXT, is_of_model, rank
 from pytest_dsocr.report.outcomes import TestResult
-
-KINDS = ("state", "other-page")
-"""Kinds of descriptions by state."""
 
 
 def shows_state(test: TestResult) -> bool:
@@ -33,7 +31,7 @@ def with_state(
     Pages follow from it only if one was right when it was read first.
     """
     shown = [test for test in tests.values() if shows_state(test)]
-    seen = next((case for case in cases if case.described and case.described.kind in KINDS and not case.passes), None)
+    seen = next((one for one in cases if one.described and one.described.kind in OF_STATE and not one.passes), None)
     if not shown and seen is None:
         return [*found]
     is_right_first = seen is not None or any(case.passes for case in cases)

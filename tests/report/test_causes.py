@@ -7,7 +7,7 @@ from unittest.mock import Mock
 from msgspec import structs, to_builtins
 
 from pytest_dsocr.compare.verdict import Reason, Symptom, not_compared
-from pytest_dsocr.describe.description import Description
+from pytest_dsocr.describe.description import OF_STATE, Description
 from pytest_dsocr.explain.hints import OF_TEXT_ALONE
 from pytest_dsocr.explain.proof import UNTOLD
 from pytest_dsocr.records.names import ComparisonKind
@@ -15,7 +15,6 @@ from pytest_dsocr.report.case_result import FurtherResult
 from pytest_dsocr.report.cause import also_failed, others_failed
 from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import TestResult, judged_by_tests
-from pytest_dsocr.report.state import KINDS
 from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.worker_report import FailureOrigin
 from tests.report.made import DRIFT, FAULT, RIGHT, WRONG, case_payload, failed, payload, result, shown
@@ -218,7 +217,7 @@ def test_state_between_pages_comes_first_and_takes_in_what_may_follow_from_it() 
     reruns = [one.rerun or "" for one in result(*of_tests).document.tests[1:]]
     assert ["[" in one for one in reruns] == [False, False], "alone, the page is read first, and is right"
     del tests[1]
-    for kind in KINDS:
+    for kind in OF_STATE:
         seen = Description(kind, "vision gives another", 1.0)
         assert causes_of([judged_by_tests(case_payload("a", **broke, described=seen), [])], tests)[0].why == seen.text
 
