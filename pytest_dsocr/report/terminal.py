@@ -100,7 +100,7 @@ class Summary:
         yield from self._sides()
         yield self._counted()
         if why_not := self.result.why_not_made:
-            yield from _labelled("not made", listed([f"{number} {why}" for why, number in why_not.items()]))
+            yield from _labelled("not made", listed([f"{why} ({number})" for why, number in why_not.items()]))
         shown = {
             "first token": words.first_token_in_words,
             "compression": words.compression_in_words,
