@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pytest_dsocr.base.words import are, count
-from pytest_dsocr.contract.markup import UNITS, Box
+from pytest_dsocr.contract.markup import UNITS, Box, to_pixels
 
 VIEW_PX = 1024
 """Sides of the view of a whole page in the default preset of each model."""
@@ -53,7 +53,7 @@ def _edges(box: Box, page_px: Size, *, units: float = UNITS, start: Whole = int,
 
 
 def _clamped(box: Box, page_px: Size) -> Edges:
-    x1, y1, x2, y2 = _edges(box, page_px)
+    x1, y1, x2, y2 = to_pixels(box, *page_px)
     wide, high = page_px
     return min(max(x1, 0), wide), min(max(y1, 0), high), min(max(x2, 0), wide), min(max(y2, 0), high)
 
@@ -66,11 +66,11 @@ def _of_square(box: Box, page_px: Size) -> Edges:
 
 
 def _of_view(box: Box, _: Size) -> Edges:
-    return _edges(box, (VIEW_PX, VIEW_PX))
+    return to_pixels(box, VIEW_PX, VIEW_PX)
 
 
 def _exchanged(box: Box, page_px: Size) -> Edges:
-    return _edges(box, page_px[::-1])
+    return to_pixels(box, *page_px[::-1])
 
 
 def _more(value: float) -> int:
@@ -128,7 +128,7 @@ def in_words(names: Sequence[str], figures: Sequence[FigureSeen], page_px: Size)
     moved = sum(
         own != right
         for one in figures
-        for own, right in zip(first.cut(one.box, page_px), _edges(one.box, page_px), strict=True)
+        for own, right in zip(first.cut(one.box, page_px), to_pixels(one.box, *page_px), strict=True)
     )
     which = f"{moved} of {count(4 * len(figures), 'edge')} {are(moved, 'differ', 'differs')} by it"
     more = " or ".join(f"if the {one.words}" for one in others[:OTHERS])
