@@ -1,7 +1,7 @@
 """Stages of a case in the order of the data, each with its gravest verdict, for the page and the terminal."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from pytest_dsocr.base.words import MARGIN, count, shown
@@ -88,31 +88,26 @@ def stage_of(what: str, otherwise: str = OUTPUT) -> str:
     return stage if stage in STAGE_NAMES else otherwise
 
 
-def own_stages(case: CaseResult) -> set[str]:
+def own_stages(case: CaseResult, wrong: Sequence[str]) -> set[str]:
     """Return the stages that are known to be wrong themselves, and not only by what an earlier one hands on.
 
     These are the first wrong one, those with a further cause, and the first that is still wrong with right tensors.
+    ``wrong`` are all stages with a wrong comparison, in order.
     """
     causes = filter(None, (case.first_wrong, *(one.what for one in case.further)))
     still_wrong = {stage_of(what) for what, is_right in case.alone.items() if not is_right}
-    wrong = [
-        stage for stage, found in _by_stage(case).items() if StageBox(stage, found, False).verdict is Verdict.WRONG
-    ]
     parts = ([one for one in wrong if one in still_wrong & {*part}] for part in (VISION, TOKENS))
     return {*wrong[:1], *map(stage_of, causes), *(part[0] for part in parts if part)}
 
 
 def boxes_of(case: CaseResult) -> list[StageBox]:
     """Return a box for each stage in which something might have been compared."""
-    own = own_stages(case)
-    return [StageBox(stage, of, case.passes, stage not in own) for stage, of in _by_stage(case).items() if of]
-
-
-def _by_stage(case: CaseResult) -> dict[str, list[ComparisonResult]]:
     found: dict[str, list[ComparisonResult]] = {stage: [] for stage in STAGE_NAMES}
     for one in case.comparisons:
         found[stage_of(one.what)].append(one)
-    return found
+    boxes = [StageBox(stage, of, case.passes) for stage, of in found.items() if of]
+    own = own_stages(case, [box.stage for box in boxes if box.verdict is Verdict.WRONG])
+    return [replace(box, is_carried=box.stage not in own) for box in boxes]
 
 
 def line_of(case: CaseResult) -> str:
